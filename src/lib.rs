@@ -11,6 +11,7 @@
 //!  composition   app                       opens and wires everything; flush, merge, vacuum
 //!  product       insights                  lists, timelines, audiences, insights
 //!  page          web                       markup, charts and questions in addresses, as pure functions
+//!  answers       api                       what the API and pages say of things, as types
 //!  read path     query                     DataFusion over one snapshot; below it, nothing knows DataFusion
 //!  write path    ingest                    from a body to the 200. It and the read path do not know each other
 //!  flags         evaluation                what a flag request needs of the stores
@@ -83,9 +84,9 @@
 //!
 //! # Read path
 //!
-//! 1. A route ([`weir_http::routes::query`], [`weir_http::routes::persons`],
-//!    [`weir_http::routes::property_definitions`]) stands in [`weir_http::table`], gets a [`weir_http::call::Call`] by
-//!    someone whom [`weir_http::auth`] let through, and decodes a typed request for [`weir_insights`], for
+//! 1. An endpoint of [`weir_http::table`] is an [`weir_http::operation::Operation`] that [`weir_http::operation::serve`] reads
+//!    from the request of a caller whom [`weir_http::auth`] let through; or a route that is none yet
+//!    ([`weir_http::routes::query`], [`weir_http::routes::persons`]) gets a [`weir_http::call::Call`] and decodes a typed request for [`weir_insights`], for
 //!    [`weir_query::persons::people`], or for [`weir_query::kernel::engine::Engine::lists`].
 //! 2. [`weir_insights`] has the product questions: lists of events ([`weir_insights::events`]), of selected columns of events and
 //!    persons ([`weir_insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
@@ -216,7 +217,7 @@
 //!
 //! | a new | goes to |
 //! |---|---|
-//! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/` with its `Operation` beside it, from which `schemas/openapi.json` is made; the body of a request is a `body!` |
+//! | endpoint | a line in `http/table.rs`, and in `http/routes/` an [`weir_http::operation::Operation`]: what it is told is an `input!` (its body a `body!`), what it gives a type of [`weir_api`]; `schemas/openapi.json` is made of these. For SDKs: `http/public.rs` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | name of an attribute of a span | `wire/otlp/mapping.rs` |

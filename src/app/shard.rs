@@ -75,7 +75,7 @@ pub struct Shard {
     pub(super) flushing: Mutex<()>,
     /// Tells whether another server has taken over the log, if it is in a bucket.
     rivals: Option<Rivals>,
-    node: Arc<Node>,
+    pub(super) node: Arc<Node>,
 }
 
 impl Stores {

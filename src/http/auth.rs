@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
+use uuid::Uuid;
 
 use crate::fields::Fields;
 use crate::request::Request;
@@ -12,7 +13,7 @@ use crate::response::Problem;
 use weir_event::id::ProjectId;
 use weir_event::key_kind::KeyKind;
 use weir_metadata::accounts::{PersonalKey, Project, User};
-use weir_metadata::members::Level;
+use weir_metadata::members::{Level, Organization};
 use weir_metadata::secrets::Seed;
 use weir_metadata::snapshot::Snapshot;
 
@@ -40,6 +41,13 @@ pub struct Principal {
     pub user: Arc<User>,
     /// The project that the path names.
     pub project: Arc<Project>,
+}
+
+impl Principal {
+    /// The caller without the project.
+    pub fn asker(&self) -> Asker {
+        Asker { key: Arc::clone(&self.key), user: Arc::clone(&self.user) }
+    }
 }
 
 /// The key in the body of `request`, unless the header has one, which takes precedence. The body can be
@@ -152,6 +160,25 @@ fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> 
     let chosen = user.current_project.and_then(|id| snapshot.project(id));
     let own = |project: &&Arc<Project>| project.organization == user.organization;
     chosen.filter(own).or_else(|| snapshot.projects().find(own))
+}
+
+/// The organization of this id or `@current`, if it is the user's.
+///
+/// # Errors
+///
+/// 404; the existence of other organizations is not disclosed.
+pub fn organization(
+    snapshot: &Snapshot,
+    user: &User,
+    id: &str,
+) -> Result<Arc<Organization>, Problem> {
+    let not_found = || Problem::not_found("Organization not found.");
+    let id = match id {
+        CURRENT => user.organization,
+        text => Uuid::try_parse(text).map_err(|_| not_found())?,
+    };
+    let organization = snapshot.organization(id).filter(|own| own.id == user.organization);
+    organization.cloned().ok_or_else(not_found)
 }
 
 /// Checks that the user has at least `level` in the organization, and that the key is not restricted to

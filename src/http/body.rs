@@ -154,6 +154,19 @@ macro_rules! body {
             }
         }
 
+        impl crate::operation::input::InBody for $name {
+            fn describe(shape: &mut crate::openapi::Shape) {
+                let is_required = false $(|| <$kind as crate::body::Field>::IS_REQUIRED)*;
+                shape.body = Some(crate::openapi::Body::of::<Self>(is_required));
+            }
+
+            fn take(
+                fields: &mut crate::fields::Fields,
+            ) -> Result<Self, crate::response::Problem> {
+                Self::read(fields)
+            }
+        }
+
         impl schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()

@@ -60,6 +60,16 @@ pub enum Renderings {
 }
 
 impl Rendering {
+    /// The format of the response to a request, whose path has this suffix.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::choose`].
+    pub fn of(has: Renderings, suffix: Option<Self>, request: &Request) -> Result<Self, Problem> {
+        let format = request.query("format");
+        Self::choose(has, suffix, format.as_deref(), request.header("accept"))
+    }
+
     /// Chooses the format of a request: by the suffix of its path, else by `format` in its query,
     /// else by its `Accept`.
     ///

@@ -39,7 +39,7 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
 /// The fields of one body. A field that no caller takes was sent back with what clients got: others are refused, if the
 /// request says which there are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fields(Map<String, Value>);
 
 impl From<Map<String, Value>> for Fields {
@@ -54,10 +54,15 @@ impl Fields {
     pub(super) const DEPTH_MAX: usize = 100;
 
     /// Reads the body of `request`, which has no other fields than the endpoint knows.
-    pub async fn read(request: Request) -> Result<Self, Problem> {
+    pub async fn read(mut request: Request) -> Result<Self, Problem> {
+        Self::take(&mut request).await
+    }
+
+    /// The same, of a request whose head is needed afterwards.
+    pub(super) async fn take(request: &mut Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let known = request.body_fields.clone();
-        let body = request.body.read_to_parse(BODY_MAX_BYTES).await?;
+        let body = request.body.take().read_to_parse(BODY_MAX_BYTES).await?;
         let fields = Self::parse(&content_type, &body)?;
         known.map_or(Ok(()), |known| known.check(&fields.0))?;
         Ok(fields)

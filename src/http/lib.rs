@@ -1,5 +1,5 @@
-//! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are in
-//! [`routes`], and stand in [`table`]; there is no product logic here.
+//! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are rows of [`table`]; what they do
+//! is an [`operation`] in [`routes`], which pages perform, too.
 //!
 //! # Request path
 //!
@@ -26,6 +26,7 @@ pub mod lasting;
 pub mod limits;
 pub mod multipart;
 pub mod openapi;
+pub mod operation;
 pub mod page;
 pub mod public;
 pub mod request;

@@ -1,6 +1,6 @@
-//! What the OpenAPI description says of an endpoint beside its row in the table: [`Operation`], a constant next to the
-//! route function. Its schemas come from the types that the function reads and writes; `document` puts the whole
-//! together.
+//! What the OpenAPI description says of an endpoint: [`Words`], which are in its row of the table, and its [`Shape`], which
+//! comes from the types that its operation reads and gives; `document` puts the whole together. Endpoints that are no
+//! operations yet have both as a constant next to their route function, [`Description`].
 
 pub mod bodies;
 pub mod by_hand;
@@ -8,7 +8,6 @@ pub mod document;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::openapi::by_hand::ActivityPage;
 use crate::page::Envelope;
 
 /// Makes the schema of a type.
@@ -23,9 +22,57 @@ pub(super) const INVALID: Refusal = ("400", "BadRequest");
 /// The same, where some errors have the form `{"error": "..."}`.
 pub(super) const REFUSED: Refusal = ("400", "Refused");
 
-/// What is described of the methods of one row.
+/// What a row says of its endpoint that no type does.
 #[derive(Clone, Copy, Debug)]
-pub struct Operation {
+pub struct Words {
+    pub(super) summary: &'static str,
+    /// Further explanations.
+    pub(super) notes: &'static str,
+    /// What the ids begin with; by default the words of the path.
+    pub(super) name: Option<&'static str>,
+    /// By default the first word of the path.
+    pub(super) tag: Option<&'static str>,
+    /// What the answer is, if its type does not say enough.
+    pub(super) says: Option<&'static str>,
+    pub(super) refusals: &'static [Refusal],
+    pub(super) is_deprecated: bool,
+}
+
+/// What an endpoint reads and answers.
+#[derive(Debug)]
+pub struct Shape {
+    pub(super) query: Vec<Parameter>,
+    pub(super) paging: Paging,
+    pub(super) body: Option<Body>,
+    /// `None` if it is always refused.
+    pub(super) success: Option<Success>,
+}
+
+impl Shape {
+    /// Nothing is read, nothing answered.
+    pub(super) const fn empty() -> Self {
+        Self { query: Vec::new(), paging: Paging::None, body: None, success: None }
+    }
+}
+
+impl Words {
+    /// These words, and nothing special.
+    pub(super) const fn new(summary: &'static str) -> Self {
+        Self {
+            summary,
+            notes: "",
+            name: None,
+            tag: None,
+            says: None,
+            refusals: &[],
+            is_deprecated: false,
+        }
+    }
+}
+
+/// Words and shape of the methods of one row that is no operation yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
     pub(super) summary: &'static str,
     /// Further explanations.
     pub(super) notes: &'static str,
@@ -75,7 +122,32 @@ pub(super) struct Success {
     pub(super) schema: Option<SchemaOf>,
 }
 
-impl Operation {
+impl Body {
+    /// A body that is a `T`.
+    pub(super) const fn of<T: JsonSchema>(is_required: bool) -> Self {
+        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
+        Self { schema, is_required, required: &[], is_partial: true }
+    }
+}
+
+impl Description {
+    pub(super) const fn words(&self) -> Words {
+        Words {
+            summary: self.summary,
+            notes: self.notes,
+            name: self.name,
+            tag: self.tag,
+            says: None,
+            refusals: self.refusals,
+            is_deprecated: self.is_deprecated,
+        }
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        let Self { query, paging, body, success, .. } = *self;
+        Shape { query: query.to_vec(), paging, body, success }
+    }
+
     const fn new(summary: &'static str, success: Option<Success>) -> Self {
         Self {
             summary,
@@ -124,7 +196,7 @@ impl Operation {
 
     /// Answers 200 with a page of the log of changes, by `limit` and `page`.
     pub(super) const fn activity(summary: &'static str) -> Self {
-        let page = Self::ok::<ActivityPage>(summary).says("A page of what was changed");
+        let page = Self::ok::<weir_api::activity::Page>(summary).says("A page of what was changed");
         Self { paging: Paging::Number, ..page }
     }
 
@@ -149,8 +221,7 @@ impl Operation {
     }
 
     const fn with_body<T: JsonSchema>(mut self, is_required: bool) -> Self {
-        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
-        self.body = Some(Body { schema, is_required, required: &[], is_partial: true });
+        self.body = Some(Body::of::<T>(is_required));
         self
     }
 
@@ -160,15 +231,6 @@ impl Operation {
             body.required = required;
         }
         self
-    }
-
-    /// The same with fields of the body that every method needs.
-    pub(super) const fn needs(self, required: &'static [&'static str]) -> Self {
-        let mut needing = self.requires(required);
-        if let Some(body) = &mut needing.body {
-            body.is_partial = false;
-        }
-        needing
     }
 
     /// The same with parameters of the query.

@@ -228,6 +228,14 @@ impl RequestBody {
         Self { incoming, peeked: None, budget, timeout, sending, tally: Arc::default() }
     }
 
+    /// Takes the body out of its request, which has an empty one from then on.
+    pub(super) fn take(&mut self) -> Self {
+        let (budget, timeout) = (Arc::clone(&self.budget), self.timeout);
+        let (sending, tally) = (Sending::No, Arc::default());
+        let empty = Self { incoming: None, peeked: None, budget, timeout, sending, tally };
+        std::mem::replace(self, empty)
+    }
+
     pub(super) fn tally(&self) -> Arc<BodyTally> {
         Arc::clone(&self.tally)
     }

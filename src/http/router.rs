@@ -13,6 +13,7 @@ use crate::call::{Answer, Call, Rendering};
 use crate::gzip::compressed;
 use crate::handler::{Handler, Matched};
 use crate::openapi::bodies::Bodies;
+use crate::operation::serve::Arrived;
 use crate::public::Public;
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -23,7 +24,7 @@ use crate::routes::{
     capture, capture_v1, description, discarded, flag_events, flags, health, internal, landing,
     lists, local_evaluation, ofrep, otel, pages, remote_config, static_files,
 };
-use crate::table::{Endpoint, Found, Managed, Run};
+use crate::table::{Found, Managed, Run};
 use crate::throttle::{Attempts, Throttle};
 use crate::{auth, lasting, public, table};
 use weir_app::App;
@@ -212,7 +213,7 @@ impl Router {
     /// Steps common to all management endpoints: authenticates the key, checks its rate limit, finds
     /// the project, checks the permissions of the key, chooses the format of the response.
     async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
-        let Managed { endpoint, owner, parameters, suffix } = managed;
+        let endpoint = managed.endpoint;
         request.body_fields = self.bodies.of(endpoint.path, request.method.as_str());
         let in_body = auth::key_in_body(&mut request).await;
         let snapshot = self.app.node.metadata.snapshot();
@@ -224,15 +225,23 @@ impl Router {
         let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let answering = match endpoint.run {
+            Run::Operation(_, run) => {
+                let Managed { owner, parameters, suffix, .. } = managed;
+                let path = endpoint.names().zip(parameters).collect();
+                let rendering = Rendering::of(endpoint.renderings, suffix, &request);
+                run(app, Arrived { owner, path, rendering, asker, request })
+            }
             Run::Project(run) => {
+                let Managed { owner, parameters, suffix, .. } = managed;
                 let asker = auth::principal(&snapshot, &request, asker, &owner)?;
                 auth::require(&asker.key, endpoint.scope)?;
-                let rendering = rendering(endpoint, suffix, &request)?;
+                let rendering = Rendering::of(endpoint.renderings, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request })
             }
             Run::Account(run) => {
+                let Managed { parameters, suffix, .. } = managed;
                 auth::require(&asker.key, endpoint.scope)?;
-                let rendering = rendering(endpoint, suffix, &request)?;
+                let rendering = Rendering::of(endpoint.renderings, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request })
             }
         };
@@ -260,16 +269,6 @@ impl Router {
             }
         });
     }
-}
-
-fn rendering(
-    endpoint: &Endpoint,
-    suffix: Option<Rendering>,
-    request: &Request,
-) -> Result<Rendering, Problem> {
-    let format = request.query("format");
-    let accept = request.header("accept");
-    Rendering::choose(endpoint.renderings, suffix, format.as_deref(), accept)
 }
 
 impl Handler for Router {

@@ -1,6 +1,5 @@
-//! The endpoints, one file per family. A route function translates a request into a call of an
-//! engine, and the result into a response; it contains no decisions. Every route fails with the problem that the client
-//! gets as its answer.
+//! The endpoints, one file per family: operations, and route functions that are none yet, which translate a request into a
+//! call of an engine, and the result into a response. Each fails with the problem that the client gets as its answer.
 
 pub mod activity;
 pub mod capture;
@@ -39,6 +38,6 @@ pub mod resource_access;
 pub mod roles;
 pub mod scheduled_changes;
 pub mod static_files;
-mod store;
+pub(crate) mod store;
 mod user_body;
 pub mod users;

@@ -1,5 +1,5 @@
 //! Schemas that are still written by hand in `schemas/openapi/by_hand.json`, as types: each name here is one there.
-//! A type that derives its schema takes the place of its name in an [`super::Operation`], and the name goes.
+//! A type that derives its schema takes the place of its name in an [`super::Description`], and the name goes.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action ActionWrite ActivityPage Annotation AnnotationWrite Audience AudienceQuestion
+    Action ActionWrite Annotation AnnotationWrite Audience AudienceQuestion
     BulkDefinitionTags BulkDefinitionsTagged BulkDefinitionsVerified BulkDelete BulkDeleted
     BulkTagged BulkTags BulkVerified CohortMembers CohortWrite CorrelationAnswer Dashboard
     DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody

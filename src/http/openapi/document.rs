@@ -1,5 +1,5 @@
 //! The OpenAPI description as a whole: [`text`] makes `schemas/openapi.json` from the tables of endpoints, the
-//! [`Operation`]s in them, and `schemas/openapi/by_hand.json`, which has what no type says yet.
+//! words and shapes in them, and `schemas/openapi/by_hand.json`, which has what no type says yet.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::call::Renderings;
-use crate::openapi::{Body, Kind, Operation, Paging, Parameter, Success};
+use crate::openapi::{Body, Kind, Paging, Parameter, Shape, Success, Words};
 use crate::table::{Endpoint, TABLE};
 use weir_event::json;
 
@@ -90,7 +90,7 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
     };
     let mut schemas = Schemas::new();
     for endpoint in TABLE {
-        let Some(operation) = endpoint.operation else { continue };
+        let Some((words, shape)) = endpoint.described() else { continue };
         let Some(Value::Object(paths)) = document.get_mut("paths") else { continue };
         let item = paths.entry(written(endpoint.path)).or_insert_with(|| json!({}));
         let Value::Object(item) = item else { continue };
@@ -99,7 +99,7 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
             item.insert("parameters".to_owned(), json!(parameters));
         }
         for method in endpoint.methods() {
-            let described = schemas.described(endpoint, operation, method);
+            let described = schemas.described(endpoint, &words, &shape, method);
             item.insert(method.to_lowercase(), described);
         }
     }
@@ -115,10 +115,9 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
 pub(crate) fn named_schemas() -> Map<String, Value> {
     let mut schemas = Schemas::new();
     for endpoint in TABLE {
+        let Some((words, shape)) = endpoint.described() else { continue };
         for method in endpoint.methods() {
-            if let Some(operation) = endpoint.operation {
-                schemas.described(endpoint, operation, method);
-            }
+            schemas.described(endpoint, &words, &shape, method);
         }
     }
     schemas.into_named()
@@ -159,17 +158,17 @@ fn component(kind: &str, name: &str) -> Value {
 }
 
 /// The id of an operation, and its tag.
-fn names(endpoint: &Endpoint, operation: &Operation, method: &str) -> (String, String) {
+fn names(endpoint: &Endpoint, words: &Words, shape: &Shape, method: &str) -> (String, String) {
     let path = endpoint.path;
     let (root, rest) = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
         (Some(rest), _) => ("projects", rest),
         (_, Some(rest)) => ("organizations", rest),
         _ => ("", path.trim_start_matches("/api/")),
     };
-    let words: Vec<&str> =
+    let parts: Vec<&str> =
         rest.split('/').filter(|word| !word.is_empty() && !word.starts_with(':')).collect();
-    let first = words.first().copied().unwrap_or(root);
-    let mut name = if words.is_empty() { root.to_owned() } else { words.join("_") };
+    let first = parts.first().copied().unwrap_or(root);
+    let mut name = if parts.is_empty() { root.to_owned() } else { parts.join("_") };
     if root == "organizations" && OF_BOTH.contains(&first) {
         name = format!("organization_{name}");
     }
@@ -177,15 +176,15 @@ fn names(endpoint: &Endpoint, operation: &Operation, method: &str) -> (String, S
         name.push_str("_of_one");
     }
     let action = match method {
-        "GET" if matches!(operation.paging, Paging::Offset | Paging::Whole) => "list",
+        "GET" if matches!(shape.paging, Paging::Offset | Paging::Whole) => "list",
         "GET" => "retrieve",
         "POST" => "create",
         "PUT" => "replace",
         "PATCH" => "update",
         _ => "delete",
     };
-    let name = operation.name.map_or(name, str::to_owned);
-    (format!("{name}_{action}"), operation.tag.unwrap_or(first).to_owned())
+    let name = words.name.map_or(name, str::to_owned);
+    (format!("{name}_{action}"), words.tag.unwrap_or(first).to_owned())
 }
 
 /// Makes schemas, and keeps those that have names.
@@ -217,25 +216,31 @@ impl Schemas {
     }
 
     /// One method of an endpoint.
-    fn described(&mut self, endpoint: &Endpoint, operation: &Operation, method: &str) -> Value {
-        let (id, tag) = names(endpoint, operation, method);
-        let body = operation.body.filter(|_| method != "GET");
+    fn described(
+        &mut self,
+        endpoint: &Endpoint,
+        words: &Words,
+        shape: &Shape,
+        method: &str,
+    ) -> Value {
+        let (id, tag) = names(endpoint, words, shape, method);
+        let body = shape.body.filter(|_| method != "GET");
         let body = body.map(|body| self.body(&body, method));
         let mut described = json!({
             "operationId": id,
-            "summary": operation.summary,
+            "summary": words.summary,
             "tags": [tag],
             "security": [{"personalKey": [endpoint.scope]}],
-            "responses": self.responses(endpoint, operation, body.is_some()),
+            "responses": self.responses(endpoint, words, shape.success, body.is_some()),
         });
         let Value::Object(fields) = &mut described else { return described };
-        if !operation.notes.is_empty() {
-            fields.insert("description".to_owned(), json!(operation.notes));
+        if !words.notes.is_empty() {
+            fields.insert("description".to_owned(), json!(words.notes));
         }
-        if operation.is_deprecated {
+        if words.is_deprecated {
             fields.insert("deprecated".to_owned(), json!(true));
         }
-        let parameters = query_parameters(endpoint, operation, body.is_some());
+        let parameters = query_parameters(endpoint, shape, body.is_some());
         if !parameters.is_empty() {
             fields.insert("parameters".to_owned(), json!(parameters));
         }
@@ -256,13 +261,19 @@ impl Schemas {
         }
     }
 
-    fn responses(&mut self, endpoint: &Endpoint, operation: &Operation, has_body: bool) -> Value {
+    fn responses(
+        &mut self,
+        endpoint: &Endpoint,
+        words: &Words,
+        success: Option<Success>,
+        has_body: bool,
+    ) -> Value {
         let of_bodies = RESPONSES_TO_BODIES.iter().filter(|_| has_body);
-        let refusals = RESPONSES.iter().chain(of_bodies).chain(operation.refusals);
+        let refusals = RESPONSES.iter().chain(of_bodies).chain(words.refusals);
         let mut responses: BTreeMap<&str, Value> =
             refusals.map(|(status, name)| (*status, component("responses", name))).collect();
-        if let Some(Success { status, says, schema }) = operation.success {
-            let mut response = json!({"description": says});
+        if let Some(Success { status, says, schema }) = success {
+            let mut response = json!({"description": words.says.unwrap_or(says)});
             if let (Some(schema), Value::Object(response)) = (schema, &mut response) {
                 let schema = plain_of(schema(&mut self.answers));
                 let mut content = Map::new();
@@ -279,15 +290,15 @@ impl Schemas {
 }
 
 /// The parameters in the query of one method. One that has its filters in the body has no other name for them.
-fn query_parameters(endpoint: &Endpoint, operation: &Operation, has_body: bool) -> Vec<Value> {
-    let paging: &[&str] = match operation.paging {
+fn query_parameters(endpoint: &Endpoint, shape: &Shape, has_body: bool) -> Vec<Value> {
+    let paging: &[&str] = match shape.paging {
         Paging::None | Paging::Whole => &[],
         Paging::Offset => &["limit", "offset"],
         Paging::Number => &["limit", "offset", "page"],
     };
     let is_filter_in_body = has_body && endpoint.methods().any(|method| method == "GET");
     let is_here = |own: &&Parameter| !is_filter_in_body || matches!(own.kind, Kind::Shared);
-    let own = operation.query.iter().filter(is_here).map(parameter);
+    let own = shape.query.iter().filter(is_here).map(parameter);
     let format = (endpoint.renderings == Renderings::JsonOrCsv).then_some("format");
     let shared = paging.iter().copied().chain(format);
     own.chain(shared.map(|name| component("parameters", name))).collect()

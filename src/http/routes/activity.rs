@@ -1,20 +1,24 @@
-//! Activity log endpoints: entries of one object, of all objects of a kind, of the project.
+//! The log of changes: of one object, of all objects of a kind, of the project.
 
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::{Call, Rendering};
-use crate::members::{Member, Members};
-use crate::openapi::{Operation, Parameter};
+use crate::openapi::{Paging, Shape};
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::{Output, PageRows, Reply, success};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::store::problem;
-use crate::rows::{Added, Rows};
+use crate::rows::{Added, PAGE_MAX_BYTES};
 use crate::{auth, csv};
+use weir_api::activity as api;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::json;
@@ -31,150 +35,247 @@ const LIMIT_MAX: usize = 1000;
 /// Entries that are read at once; one has what was changed before and after.
 const READ_AT_ONCE: usize = 16;
 
-/// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and similar: a page of the changes
-/// of one object, or of all objects of the kind. The key must grant `activity_log:read` besides the
-/// scope of the row.
-pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
-    let item = call.parameters.first().cloned();
-    of_item(app, call, scope, item).await
+/// Which part of the log is asked for: `limit`, and `page` or `offset`.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    limit: usize,
+    /// From 1 on.
+    page: usize,
+    /// Entries to skip, whatever the page is.
+    offset: Option<usize>,
 }
 
-/// The same for the object with the id `item`, where the path has another id, or for all objects.
+impl Place {
+    /// The newest entries.
+    pub fn newest(limit: usize) -> Self {
+        Self { limit, page: 1, offset: None }
+    }
+
+    fn of(request: &Request) -> Self {
+        let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
+        let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
+        let page = number("page").filter(|page| *page > 0).unwrap_or(1);
+        Self { limit: limit.min(LIMIT_MAX), page, offset: number("offset") }
+    }
+
+    fn skipped(self) -> usize {
+        self.offset.unwrap_or((self.page - 1).saturating_mul(self.limit))
+    }
+}
+
+impl InQuery for Place {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.paging = Paging::Number;
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self::of(request))
+    }
+}
+
+/// A part of the log.
+#[derive(Debug)]
+pub struct Entries {
+    place: Place,
+    count: usize,
+    rows: PageRows<api::Entry>,
+}
+
+impl Entries {
+    /// The entries to draw.
+    pub fn into_values(self) -> Vec<api::Entry> {
+        self.rows.into_values()
+    }
+}
+
+impl Output for Entries {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<api::Page>("200", "A page of what was changed");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let Self { place: Place { limit, page, offset }, count, rows } = self;
+        let base = reply.app.node.config.http.public_url.as_deref();
+        let link =
+            |part: (&str, usize)| Page::link_to(reply.request, base, &[part, ("limit", limit)]);
+        let shown = rows.count();
+        let after = self.place.skipped().saturating_add(shown);
+        // The page after one that ended early begins where that ended.
+        let next = (shown > 0 && after < count).then(|| match shown == limit && offset.is_none() {
+            true => link(("page", page + 1)),
+            false => link(("offset", after)),
+        });
+        let previous = match offset {
+            Some(offset) => (offset > 0).then(|| link(("offset", offset.saturating_sub(limit)))),
+            None => (page > 1).then(|| link(("page", page - 1))),
+        };
+        let head = api::Page { next, previous, total_count: count, results: Vec::new() };
+        let text = rows.within(&head)?;
+        if reply.rendering == Rendering::Json {
+            return Ok(Response::counted_json(StatusCode::OK, &text));
+        }
+        let rendering = reply.rendering;
+        let file = move || {
+            let body: Value =
+                json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
+            Ok(csv::render(StatusCode::OK, rendering, &body))
+        };
+        beside(&reply.app.node.cpu, file).await
+    }
+}
+
+/// The changes of the object with the id `item`, or of all objects of the kind. The key must grant `activity_log:read`
+/// besides the scope of the operation.
 pub(super) async fn of_item(
-    app: &App,
-    call: Call<Principal>,
+    cx: &Context<Principal>,
     scope: Scope,
     item: Option<String>,
-) -> Result<Response, Problem> {
-    auth::require(&call.asker.key, "activity_log:read")?;
+    place: Place,
+) -> Result<Entries, Problem> {
+    auth::require(&cx.who.key, "activity_log:read")?;
     let asked = Asked { scopes: vec![scope], item, user: None };
-    page(app, &app.node.metadata.snapshot(), &asked, &call).await
+    entries(cx, &cx.snapshot(), &asked, place).await
 }
 
-/// Entries of one object, which the caller has found, for a user who may read it.
-async fn page(
-    app: &App,
+/// A part of the entries that are asked for, by a caller who may read them.
+async fn entries(
+    cx: &Context<Principal>,
     snapshot: &Arc<Snapshot>,
     asked: &Asked,
-    call: &Call<Principal>,
-) -> Result<Response, Problem> {
-    let (project, request) = (call.asker.project.id, &call.request);
-    let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
-    let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
-    let page = number("page").filter(|page| *page > 0).unwrap_or(1);
-    // The page after one that ended early begins where that ended.
-    let offset = number("offset").unwrap_or((page - 1).saturating_mul(limit));
-    let count = app.node.metadata.activity_count(project, asked).await.map_err(problem)?;
-    let mut rows = Rows::new(&request.memory());
-    let (mut start, mut is_done) = (Start::Offset(offset), false);
+    place: Place,
+) -> Result<Entries, Problem> {
+    let (project, metadata) = (cx.who.project.id, cx.metadata());
+    let count = metadata.activity_count(project, asked).await.map_err(problem)?;
+    let mut rows = cx.rows(PAGE_MAX_BYTES);
+    let (mut start, mut is_done) = (Start::Offset(place.skipped()), false);
     while !is_done {
-        let part = (limit - rows.count()).min(READ_AT_ONCE);
-        let found = app.node.metadata.activity_texts(project, asked, (start, part)).await;
+        let part = (place.limit - rows.count()).min(READ_AT_ONCE);
+        let found = metadata.activity_texts(project, asked, (start, part)).await;
         let found = found.map_err(problem)?;
         let Some(last) = found.last() else { break };
         start = Start::Before(last.position);
         let users = Arc::clone(snapshot);
-        let write = move |rows: &mut Rows| {
-            for entry in &found {
-                let body = body(entry, &users)?;
-                if rows.add_by(|text| body.write(text))? == Added::PageIsFull {
+        let write = move |rows: &mut PageRows<api::Entry>| {
+            for stored in &found {
+                if rows.add(entry(stored, &users)?)? == Added::PageIsFull {
                     return Ok(Added::PageIsFull);
                 }
             }
             Ok(Added::Yes)
         };
-        let (written, added) = rows.add_on(&app.node.cpu, write).await?;
-        is_done = added == Added::PageIsFull || written.count() == limit;
+        let (written, added) = rows.add_on(&cx.app.node.cpu, write).await?;
+        is_done = added == Added::PageIsFull || written.count() == place.limit;
         rows = written;
     }
-    let base = app.node.config.http.public_url.as_deref();
-    let link = |place: (&str, usize)| Page::link_to(request, base, &[place, ("limit", limit)]);
-    let (shown, is_by_offset) = (rows.count(), number("offset").is_some());
-    let after = offset.saturating_add(shown);
-    let next = (shown > 0 && after < count).then(|| match shown == limit && !is_by_offset {
-        true => link(("page", page + 1)),
-        false => link(("offset", after)),
-    });
-    let previous = match is_by_offset {
-        true => (offset > 0).then(|| link(("offset", offset.saturating_sub(limit)))),
-        false => (page > 1).then(|| link(("page", page - 1))),
-    };
-    let head = json!({"next": next, "previous": previous, "total_count": count}).to_string();
-    let text = rows.within_object(&head)?;
-    if call.rendering == Rendering::Json {
-        return Ok(Response::counted_json(StatusCode::OK, &text));
-    }
-    let rendering = call.rendering;
-    let file = move || {
-        let body: Value =
-            json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
-        Ok(csv::render(StatusCode::OK, rendering, &body))
-    };
-    beside(&app.node.cpu, file).await
+    Ok(Entries { place, count, rows })
 }
 
-pub(crate) const OF_PROJECT: Operation = Operation::activity("What was changed in the project")
-    .query(&[
-        Parameter::text("scope"),
-        Parameter::text("scopes").about("A list with commas"),
-        Parameter::text("item_id"),
-        Parameter::uuid("user"),
-    ]);
-
-/// `GET activity_log/`: all changes in the project, filtered by `scope`, `scopes` (a list with
-/// commas), `item_id` and `user` (a uuid).
-pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let request = &call.request;
-    let snapshot = app.node.metadata.snapshot();
-    let names = ["scope", "scopes"].map(|name| request.query(name).unwrap_or_default());
-    let names = names.iter().flat_map(|names| names.split(','));
-    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    let scopes: Vec<Scope> = names.iter().filter_map(|name| Scope::parse(name)).collect();
-    let user = request.query("user");
-    let user = user.map(|wanted| {
-        let known = snapshot.users().find(|user| user.uuid.to_string() == *wanted);
-        // An unknown user has no entries.
-        known.map_or(UserId(-1), |user| user.id)
-    });
-    let item = request.query("item_id").map(|item| item.into_owned());
-    let asked = Asked { scopes: scopes.clone(), item, user };
-    if scopes.is_empty() && !names.is_empty() {
-        let none = Asked { user: Some(UserId(-1)), ..asked };
-        return page(app, &snapshot, &none, &call).await;
+input! {
+    /// All changes in the project.
+    pub struct OfProject {
+        query scope: Option<String>,
+        /// A list with commas.
+        query scopes: Option<String>,
+        query item_id: Option<String>,
+        query user: Option<UserUuid>,
+        query place: Place,
     }
-    page(app, &snapshot, &asked, &call).await
 }
 
-fn body(stored: &EntryText, snapshot: &Snapshot) -> Result<Members, Problem> {
+/// The uuid of a user; one that nobody has has no entries.
+#[derive(Debug)]
+pub struct UserUuid(String);
+
+impl InQuery for Option<UserUuid> {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(crate::openapi::Parameter::uuid(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        Ok(request.query(name).map(|uuid| UserUuid(uuid.into_owned())))
+    }
+}
+
+impl Operation for OfProject {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "activity_log:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        let snapshot = cx.snapshot();
+        let names = [self.scope.unwrap_or_default(), self.scopes.unwrap_or_default()];
+        let names = names.iter().flat_map(|names| names.split(','));
+        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        let scopes: Vec<Scope> = names.iter().filter_map(|name| Scope::parse(name)).collect();
+        let user = self.user.map(|UserUuid(wanted)| {
+            let known = snapshot.users().find(|user| user.uuid.to_string() == wanted);
+            known.map_or(NOBODY, |user| user.id)
+        });
+        // No entry is of an unknown kind.
+        let is_none = scopes.is_empty() && !names.is_empty();
+        let user = if is_none { Some(NOBODY) } else { user };
+        let asked = Asked { scopes, item: self.item_id, user };
+        entries(cx, &snapshot, &asked, self.place).await
+    }
+}
+
+/// No user has this id.
+const NOBODY: UserId = UserId(-1);
+
+fn entry(stored: &EntryText, snapshot: &Snapshot) -> Result<api::Entry, Problem> {
     let entry = &stored.entry;
-    let user = entry.user.and_then(|user| snapshot.user(user));
-    let user = match user {
-        Some(user) => json!({
-            "id": user.id.0,
-            "uuid": user.uuid.to_string(),
-            "first_name": user.first_name,
-            "email": user.email,
-        }),
-        None => json!({"first_name": "System", "email": null, "is_system": true}),
+    let user = match entry.user.and_then(|user| snapshot.user(user)) {
+        Some(user) => api::Author {
+            email: Some(user.email.clone()),
+            first_name: user.first_name.clone(),
+            id: Some(user.id.0),
+            is_system: None,
+            uuid: Some(user.uuid.to_string()),
+        },
+        None => api::Author {
+            email: None,
+            first_name: "System".to_owned(),
+            id: None,
+            is_system: Some(true),
+            uuid: None,
+        },
     };
-    let mut told = Members::from(json!({
-        "id": entry.item, "changes": null, "merge": null, "trigger": null, "name": null,
-        "short_id": null, "type": null,
-    }));
-    let mut stored = stored.members().map_err(problem)?;
-    for name in ["changes", "trigger", "name"] {
-        if let Some(text) = stored.remove(name) {
-            told.set(name, Member::Stored(text));
-        }
-    }
-    let mut body = Members::from(json!({
-        "id": entry.id.to_string(),
-        "user": user,
-        "activity": entry.activity,
-        "scope": entry.scope,
-        "item_id": entry.item,
-        "created_at": entry.created_at.to_rfc3339(),
-    }));
-    body.set("detail", Member::Object(told));
-    Ok(body)
+    let mut members = stored.members().map_err(problem)?;
+    Ok(api::Entry {
+        activity: entry.activity.to_string(),
+        created_at: entry.created_at.to_rfc3339(),
+        detail: api::Detail {
+            changes: members.remove("changes"),
+            id: Some(entry.item.clone()),
+            merge: (),
+            name: members.remove("name"),
+            short_id: (),
+            trigger: members.remove("trigger"),
+            r#type: (),
+        },
+        id: entry.id.to_string(),
+        item_id: Some(entry.item.clone()),
+        scope: entry.scope.to_string(),
+        user,
+    })
+}
+
+/// As [`of_item`] with the first id of the path, for endpoints that are no operations yet.
+pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
+    let item = call.parameters.first().cloned();
+    of_call(app, call, scope, item).await
+}
+
+/// As [`of_item`], for endpoints that are no operations yet.
+pub(super) async fn of_call(
+    app: &App,
+    call: Call<Principal>,
+    scope: Scope,
+    item: Option<String>,
+) -> Result<Response, Problem> {
+    let Call { asker, rendering, request, .. } = call;
+    let (app, memory) = (app.clone(), request.memory());
+    let cx = Context { app, who: asker, rendering, memory, is_drawn: false };
+    let entries = of_item(&cx, scope, item, Place::of(&request)).await?;
+    entries.respond(&Reply { app: &cx.app, request: &request, rendering }).await
 }

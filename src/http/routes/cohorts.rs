@@ -20,7 +20,7 @@ use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, Parameter, by_hand};
+use crate::openapi::{Description, Parameter, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 pub(in crate::routes) use crate::routes::cohorts::body::CohortBody;
@@ -40,8 +40,8 @@ use weir_metadata::cohorts::{CohortId, CohortPatch, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
 use weir_query::persons::people::InCohort;
 
-pub(crate) const LIST: Operation =
-    Operation::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")
+pub(crate) const LIST: Description =
+    Description::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")
         .query(&[Parameter::shared("search"), Parameter::one_of("type", &["static", "dynamic"])]);
 
 /// `GET cohorts/`: cohorts that are not deleted, newest first. `search` filters by name, `type` by `static`
@@ -67,7 +67,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
-pub(crate) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
+pub(crate) const CREATE: Description = Description::created::<CohortBody<'static>>(
     "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form",
 )
 .optional_body::<by_hand::CohortWrite>()
@@ -114,7 +114,7 @@ pub(super) async fn add(
     Ok(cohort)
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<CohortBody<'static>>("One cohort");
+pub(crate) const RETRIEVE: Description = Description::ok::<CohortBody<'static>>("One cohort");
 
 /// `GET cohorts/:id/`, also for a deleted cohort.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -124,7 +124,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<CohortBody<'static>>(
+pub(crate) const UPDATE: Description = Description::ok::<CohortBody<'static>>(
     "Change a cohort; a file `csv` of a multipart form adds its persons to a static one",
 )
 .optional_body::<by_hand::CohortWrite>()
@@ -183,18 +183,18 @@ async fn change(
     store::write(app, "update-cohort", write).await
 }
 
-pub(crate) const DELETE: Operation = Operation::refused("Refused", &[("405", "DeleteRefused")]);
+pub(crate) const DELETE: Description = Description::refused("Refused", &[("405", "DeleteRefused")]);
 
 /// `DELETE cohorts/:id/`: refused without a body, as for flags.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     feature_flags::delete(app, call).await
 }
 
-pub(crate) const CHANGE_MEMBERS: Operation =
-    Operation::ok::<by_hand::AnyObject>("Add members to a list").body::<by_hand::CohortMembers>();
+pub(crate) const CHANGE_MEMBERS: Description =
+    Description::ok::<by_hand::AnyObject>("Add members to a list").body::<by_hand::CohortMembers>();
 
-pub(crate) const REMOVE_PERSON_FROM_STATIC_COHORT: Operation =
-    Operation::ok::<by_hand::AnyObject>("Remove members from a list")
+pub(crate) const REMOVE_PERSON_FROM_STATIC_COHORT: Description =
+    Description::ok::<by_hand::AnyObject>("Remove members from a list")
         .body::<by_hand::CohortMembers>();
 
 /// `PATCH` or `POST cohorts/:id/add_persons_to_static_cohort/` with `person_ids` (uuids) or
@@ -222,8 +222,8 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
-pub(crate) const MEMBERS: Operation =
-    Operation::page::<MemberBody>("Members; needs person:read besides");
+pub(crate) const MEMBERS: Description =
+    Description::page::<MemberBody>("Members; needs person:read besides");
 
 /// `GET cohorts/:id/persons/`: one page of the members, found by a scan. Who they are is told to those who may see persons.
 pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -271,9 +271,10 @@ pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     Box::new(membership::memberships(set, project, snapshot.now(project, app.node.clock.now())))
 }
 
-pub(crate) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");
+pub(crate) const ACTIVITY: Description = Description::activity("What was changed of cohorts");
 
-pub(crate) const ACTIVITY_OF_ONE: Operation = Operation::activity("What was changed of a cohort");
+pub(crate) const ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of a cohort");
 
 /// `GET cohorts/:id/activity/`; without an id, of all cohorts.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

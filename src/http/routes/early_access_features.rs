@@ -11,10 +11,10 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use crate::routes::{feature_flags, store};
 use crate::rows::Rows;
 use weir_app::App;
@@ -50,8 +50,8 @@ impl<'f> Summary<'f> {
     }
 }
 
-pub(crate) const LIST: Operation =
-    Operation::page::<FeatureBody>("Early access features, newest first");
+pub(crate) const LIST: Description =
+    Description::page::<FeatureBody>("Early access features, newest first");
 
 /// `GET early_access_feature/`, newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -67,8 +67,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
-pub(crate) const CREATE: Operation =
-    Operation::created::<FeatureBody>("Create an early access feature, and its flag")
+pub(crate) const CREATE: Description =
+    Description::created::<FeatureBody>("Create an early access feature, and its flag")
         .optional_body::<by_hand::EarlyAccessFeatureWrite>()
         .requires(&["name", "stage"]);
 
@@ -87,7 +87,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<FeatureBody>("One early access feature");
+pub(crate) const RETRIEVE: Description = Description::ok::<FeatureBody>("One early access feature");
 
 /// `GET early_access_feature/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -98,7 +98,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(feature, &snapshot, &call.asker)))
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<FeatureBody>(
+pub(crate) const UPDATE: Description = Description::ok::<FeatureBody>(
     "Change an early access feature; its stage says whether people enrol in the flag",
 )
 .optional_body::<by_hand::EarlyAccessFeatureWrite>()
@@ -117,8 +117,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&feature, &app.node.metadata.snapshot(), &asker)))
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("204", "Delete an early access feature; its flag stays");
+pub(crate) const DELETE: Description =
+    Description::empty("204", "Delete an early access feature; its flag stays");
 
 /// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -184,7 +184,7 @@ struct FeatureBody {
     documentation_url: String,
     payload: Value,
     created_at: String,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     #[schemars(extend("enum" = ["editor", "viewer"]))]
     user_access_level: &'static str,
 }
@@ -204,7 +204,7 @@ fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) ->
         documentation_url: feature.documentation_url.clone(),
         payload: feature.payload.clone(),
         created_at: feature.created_at.to_rfc3339(),
-        created_by: created_by.map(|user| UserBody::new(user)),
+        created_by: created_by.map(|found| user(found)),
         user_access_level: if may_edit { "editor" } else { "viewer" },
     }
 }

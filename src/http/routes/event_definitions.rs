@@ -16,7 +16,7 @@ use crate::body::body;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::{Fields, refused};
-use crate::openapi::{INVALID, Operation, Parameter};
+use crate::openapi::{Description, INVALID, Parameter};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 use crate::routes::definition_parameters::id;
@@ -31,7 +31,7 @@ use weir_metadata::activity::Scope;
 use weir_metadata::annotations::NotesPatch;
 use weir_metadata::definitions::DefinitionPatch;
 
-pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Events that were seen")
+pub(crate) const LIST: Description = Description::page::<DefinitionBody>("Events that were seen")
     .query(&[
         Parameter::shared("search"),
         Parameter::one_of(
@@ -67,8 +67,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.answer(app, &request, rendering, (count, bodies)).await
 }
 
-pub(crate) const CREATE: Operation =
-    Operation::created::<DefinitionBody>("Define events that are still to come")
+pub(crate) const CREATE: Description =
+    Description::created::<DefinitionBody>("Define events that are still to come")
         .optional_body::<EventDefinitionWrite>()
         .requires(&["name"]);
 
@@ -88,7 +88,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+pub(crate) const RETRIEVE: Description = Description::ok::<DefinitionBody>("One definition");
 
 /// `GET event_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -100,9 +100,10 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
-pub(crate) const BY_NAME: Operation = Operation::ok::<DefinitionBody>("The definition of a name")
-    .query(&[Parameter::text("name").required()])
-    .or(&[INVALID]);
+pub(crate) const BY_NAME: Description =
+    Description::ok::<DefinitionBody>("The definition of a name")
+        .query(&[Parameter::text("name").required()])
+        .or(&[INVALID]);
 
 /// `GET event_definitions/by_name/?name=`: exact match of the name.
 pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -116,8 +117,8 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
     csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
-pub(crate) const UPDATE: Operation =
-    Operation::ok::<DefinitionBody>("Change a definition").optional_body::<EventDefinitionWrite>();
+pub(crate) const UPDATE: Description = Description::ok::<DefinitionBody>("Change a definition")
+    .optional_body::<EventDefinitionWrite>();
 
 /// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
 /// value, and so does a time that is null, as that of an event that nobody sent yet.
@@ -136,8 +137,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("204", "Forget a definition, until such an event arrives");
+pub(crate) const DELETE: Description =
+    Description::empty("204", "Forget a definition, until such an event arrives");
 
 /// `DELETE event_definitions/:id/`. The definition returns when such an event arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -149,11 +150,11 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(crate) const ACTIVITY: Operation =
-    Operation::activity("What was changed of definitions of events");
+pub(crate) const ACTIVITY: Description =
+    Description::activity("What was changed of definitions of events");
 
-pub(crate) const ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of a definition, also of one that is gone");
+pub(crate) const ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of a definition, also of one that is gone");
 
 /// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: changes of definitions by
 /// users, also of a deleted one.
@@ -162,11 +163,11 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
         true => None,
         false => Some(id(call.id())?.to_string()),
     };
-    activity::of_item(app, call, Scope::EventDefinition, item).await
+    activity::of_call(app, call, Scope::EventDefinition, item).await
 }
 
-pub(crate) const METRICS: Operation =
-    Operation::ok::<EventMetrics>("How many questions named the event in the last 30 days");
+pub(crate) const METRICS: Description =
+    Description::ok::<EventMetrics>("How many questions named the event in the last 30 days");
 
 /// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
 /// today included; see [`usage`](weir_query::kernel::usage).
@@ -181,7 +182,7 @@ pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &EventMetrics { query_usage_30_day }))
 }
 
-pub(crate) const PRIMARY_PROPERTIES: Operation = Operation::ok::<PrimaryProperties>(
+pub(crate) const PRIMARY_PROPERTIES: Description = Description::ok::<PrimaryProperties>(
     "The property that is shown beside events, by the name of the events",
 )
 .says("Those that have one")

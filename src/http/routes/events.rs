@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::{Call, Rendering};
-use crate::openapi::{Either, INVALID, Operation, Parameter};
+use crate::openapi::{Description, Either, INVALID, Parameter};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -92,8 +92,8 @@ struct ValueBody {
     name: String,
 }
 
-pub(crate) const LIST: Operation =
-    Operation::ok::<Either<EventsBody, TableBody>>("The newest events")
+pub(crate) const LIST: Description =
+    Description::ok::<Either<EventsBody, TableBody>>("The newest events")
         .query(&[
             Parameter::shared("limit"),
             Parameter::shared("offset"),
@@ -148,8 +148,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&head)?))
 }
 
-pub(crate) const RETRIEVE: Operation =
-    Operation::ok::<EventBody>("One event").named("events_of_id").or(&[INVALID]);
+pub(crate) const RETRIEVE: Description =
+    Description::ok::<EventBody>("One event").named("events_of_id").or(&[INVALID]);
 
 /// `GET events/:uuid/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -163,8 +163,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
-pub(crate) const VALUES: Operation =
-    Operation::ok::<Vec<ValueBody>>("Values of a property of events").query(&[
+pub(crate) const VALUES: Description =
+    Description::ok::<Vec<ValueBody>>("Values of a property of events").query(&[
         Parameter::text("key"),
         Parameter::text("value").about("Part of the values"),
         Parameter::texts("event_name"),

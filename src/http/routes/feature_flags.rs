@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::body::{FlagBody, Required};
@@ -42,24 +42,25 @@ use weir_metadata::flags::{FlagId, FlagPatch, StoredFlag};
 /// Allowed methods of one flag.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
-pub(crate) const LIST: Operation = Operation::page::<by_hand::Flag>("Flags that are not deleted")
-    .query(&[
-        Parameter::one_of("active", &["true", "false", "STALE"]),
-        Parameter::one_of("archived", &["true", "false"]),
-        Parameter::text("created_by_id").about("An id, or a list"),
-        Parameter::shared("search"),
-        Parameter::text("key"),
-        Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
-        Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
-        Parameter::text("tags").about("A JSON list"),
-        Parameter::text("excluded_tags").about("A JSON list"),
-        Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
-        Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
-        Parameter::one_of("eligible_for_experiment", &["true", "false"])
-            .about("Only flags of two variants or more, control first"),
-        Parameter::text("order").about("Such as -created_at"),
-    ])
-    .or(&[INVALID]);
+pub(crate) const LIST: Description =
+    Description::page::<by_hand::Flag>("Flags that are not deleted")
+        .query(&[
+            Parameter::one_of("active", &["true", "false", "STALE"]),
+            Parameter::one_of("archived", &["true", "false"]),
+            Parameter::text("created_by_id").about("An id, or a list"),
+            Parameter::shared("search"),
+            Parameter::text("key"),
+            Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
+            Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
+            Parameter::text("tags").about("A JSON list"),
+            Parameter::text("excluded_tags").about("A JSON list"),
+            Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
+            Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
+            Parameter::one_of("eligible_for_experiment", &["true", "false"])
+                .about("Only flags of two variants or more, control first"),
+            Parameter::text("order").about("Such as -created_at"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -81,7 +82,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, rows, write).await
 }
 
-pub(crate) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a flag")
+pub(crate) const CREATE: Description = Description::created::<by_hand::Flag>("Make a flag")
     .optional_body::<by_hand::FlagWrite>()
     .requires(&["key"]);
 
@@ -95,7 +96,8 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(shown(app, StatusCode::CREATED, &flag, &asker, &Calls::none(app)))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<by_hand::Flag>("One flag, deleted or not");
+pub(crate) const RETRIEVE: Description =
+    Description::ok::<by_hand::Flag>("One flag, deleted or not");
 
 /// `GET feature_flags/:id/`, also for a deleted flag, so that it can be viewed before it is restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -104,8 +106,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(shown(app, StatusCode::OK, &flag, &call.asker, &calls))
 }
 
-pub(crate) const UPDATE: Operation =
-    Operation::ok::<by_hand::Flag>("Change a flag; `deleted` deletes and restores")
+pub(crate) const UPDATE: Description =
+    Description::ok::<by_hand::Flag>("Change a flag; `deleted` deletes and restores")
         .optional_body::<by_hand::FlagWrite>()
         .requires(&["key"])
         .or(&[("409", "Conflict")]);
@@ -163,10 +165,10 @@ async fn change(
     Ok(store::write(app, "update-flag", write).await?.after)
 }
 
-pub(crate) const ACTIVITY: Operation = Operation::activity("What was changed of flags");
+pub(crate) const ACTIVITY: Description = Description::activity("What was changed of flags");
 
-pub(crate) const ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of a flag").or(&[("404", "NoFlag")]);
+pub(crate) const ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of a flag").or(&[("404", "NoFlag")]);
 
 /// `GET feature_flags/:id/activity/`; without an id, of all flags.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -182,7 +184,7 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_scope(app, call, Scope::FeatureFlag).await
 }
 
-pub(crate) const DELETE: Operation = Operation::refused("Refused", &[("405", "DeleteRefused")]);
+pub(crate) const DELETE: Description = Description::refused("Refused", &[("405", "DeleteRefused")]);
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
 /// Endpoints).

@@ -10,7 +10,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::store;
 use weir_app::App;
@@ -18,8 +18,8 @@ use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 use weir_metadata::members::Level;
 
-pub(crate) const RETRIEVE: Operation =
-    Operation::ok::<FlagSettingsBody>("What all flags of the project share");
+pub(crate) const RETRIEVE: Description =
+    Description::ok::<FlagSettingsBody>("What all flags of the project share");
 
 /// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2, and
 /// `minimal_flag_called_events`.
@@ -27,8 +27,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(settings(app, call.asker.project.id))
 }
 
-pub(crate) const UPDATE: Operation =
-    Operation::ok::<FlagSettingsBody>("Change what all flags share")
+pub(crate) const UPDATE: Description =
+    Description::ok::<FlagSettingsBody>("Change what all flags share")
         .optional_body::<by_hand::FeatureFlagsSettingsUpdateBody>();
 
 /// `PATCH feature_flags/settings/`, for users who may change every flag.
@@ -88,13 +88,13 @@ fn settings(app: &App, project: ProjectId) -> Response {
     Response::json(StatusCode::OK, &body)
 }
 
-pub(crate) const ROTATE_SECRET: Operation =
-    Operation::ok::<SecretBody>("Make another secret key of the project; the old one ends")
+pub(crate) const ROTATE_SECRET: Description =
+    Description::ok::<SecretBody>("Make another secret key of the project; the old one ends")
         .says("The key, told this once")
         .tagged("projects");
 
-pub(crate) const ROTATE_SECRET_BY_PATCH: Operation =
-    Operation::ok::<SecretBody>("Another name of POST")
+pub(crate) const ROTATE_SECRET_BY_PATCH: Description =
+    Description::ok::<SecretBody>("Another name of POST")
         .says("The key, told this once")
         .deprecated()
         .tagged("projects");

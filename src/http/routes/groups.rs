@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::auth::Principal;
 use crate::call::{Call, Rendering};
 use crate::csv;
-use crate::openapi::{INVALID, Operation, Parameter};
+use crate::openapi::{Description, INVALID, Parameter};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem, Response};
@@ -63,9 +63,13 @@ impl GroupBody {
     }
 }
 
-pub(crate) const LIST: Operation = Operation::page::<GroupBody>("Groups of a type, newest first")
-    .query(&[Parameter::between("group_type_index", 0, 4).required(), Parameter::shared("search")])
-    .or(&[INVALID]);
+pub(crate) const LIST: Description =
+    Description::page::<GroupBody>("Groups of a type, newest first")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::shared("search"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET groups/?group_type_index=`: newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -87,7 +91,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, rows), write).await
 }
 
-pub(crate) const FIND: Operation = Operation::ok::<GroupBody>("One group")
+pub(crate) const FIND: Description = Description::ok::<GroupBody>("One group")
     .query(&[
         Parameter::between("group_type_index", 0, 4).required(),
         Parameter::text("group_key").required(),
@@ -100,7 +104,7 @@ pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, group)))
 }
 
-pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to a group")
+pub(crate) const ACTIVITY: Description = Description::activity("What operators did to a group")
     .query(&[
         Parameter::between("group_type_index", 0, 4).required(),
         Parameter::text("group_key").required(),
@@ -110,7 +114,7 @@ pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did t
 /// `GET groups/activity/?group_type_index=&group_key=`: changes of a group by operators.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (index, key, _) = find_one(app, call.asker.project.id, &call.request).await?;
-    activity::of_item(app, call, Scope::Group, Some(group_item(index, &key))).await
+    activity::of_call(app, call, Scope::Group, Some(group_item(index, &key))).await
 }
 
 /// The group in the query, as of every event acknowledged so far.
@@ -142,8 +146,8 @@ async fn group(
     group.map_err(|error| Problem::of(error.kind(), &error))
 }
 
-pub(crate) const PROPERTY_DEFINITIONS: Operation =
-    Operation::ok::<BTreeMap<String, Vec<ValueBody>>>(
+pub(crate) const PROPERTY_DEFINITIONS: Description =
+    Description::ok::<BTreeMap<String, Vec<ValueBody>>>(
         "Properties of groups by the index of their type",
     )
     .says("Names and numbers");
@@ -162,8 +166,8 @@ pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Re
     csv::answer(&app.node.cpu, StatusCode::OK, Rendering::Json, bodies).await
 }
 
-pub(crate) const PROPERTY_VALUES: Operation =
-    Operation::ok::<Vec<ValueBody>>("Values of a property of groups")
+pub(crate) const PROPERTY_VALUES: Description =
+    Description::ok::<Vec<ValueBody>>("Values of a property of groups")
         .query(&[
             Parameter::between("group_type_index", 0, 4).required(),
             Parameter::text("key").required(),
@@ -187,7 +191,7 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &values))
 }
 
-pub(crate) const TYPES: Operation = Operation::ok::<Vec<TypeBody>>("Types of groups");
+pub(crate) const TYPES: Description = Description::ok::<Vec<TypeBody>>("Types of groups");
 
 /// `GET groups_types/`, in the order of their indexes: the types that an event has named in
 /// `$groups` or in `$groupidentify`.

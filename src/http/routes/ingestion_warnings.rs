@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::response::{Problem, Response};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -16,8 +16,8 @@ use weir_metadata::warnings::DayOfWarnings;
 /// Most samples of one kind in a response.
 const SAMPLES_MAX: usize = 50;
 
-pub(crate) const LIST: Operation =
-    Operation::ok::<by_hand::Warnings>("What was odd about events, by kind");
+pub(crate) const LIST: Description =
+    Description::ok::<by_hand::Warnings>("What was odd about events, by kind");
 
 /// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
 /// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the most recent kind

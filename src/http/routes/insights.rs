@@ -18,7 +18,7 @@ use crate::beside::beside;
 use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::{Fields, refused};
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem, Response};
@@ -52,8 +52,8 @@ const BREAKDOWN_OFFSET: &str = "breakdown_offset";
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
-pub(crate) const TREND: Operation =
-    Operation::ok::<by_hand::TrendAnswer>("What series of events count in each interval")
+pub(crate) const TREND: Description =
+    Description::ok::<by_hand::TrendAnswer>("What series of events count in each interval")
         .notes("With insight STICKINESS or LIFECYCLE, the series of these")
         .query(&[
             Parameter::text("events"),
@@ -263,7 +263,7 @@ pub(super) async fn told(
     beside(&app.node.cpu, read).await
 }
 
-pub(crate) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const TREND_PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>(
     "Persons behind a point of a trend, those with the largest numbers first",
 )
 .notes("Beside these, the filters of the trend, as for insights/trend/")

@@ -2,218 +2,185 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::auth::{Asker, CURRENT};
+use crate::auth::Asker;
 use crate::body::{Field, body};
-use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{INVALID, Operation};
+use crate::operation::input::input;
+use crate::operation::output::{Created, Done, Listed};
+use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
-use crate::routes::store;
-use crate::routes::user_body::UserBody;
-use weir_app::App;
+use crate::response::Problem;
+use crate::routes::user_body;
+use weir_api::accounts as api;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::{Grant, PersonalKey, User, UserId};
 use weir_metadata::members::{Level, NewMember, Organization};
 
-/// An organization as sent to clients; the names are PostHog's.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Organization")]
-pub(super) struct OrganizationBody {
-    id: String,
-    name: String,
-    created_at: String,
-    /// The caller's level in the organization.
-    #[schemars(extend("enum" = [1, 8, 15]))]
-    membership_level: i64,
+input! {
+    /// The organization of the asker.
+    pub struct List {
+        query page: Page,
+    }
 }
 
-/// A member as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Member")]
-struct MemberBody {
-    id: String,
-    user: UserBody,
-    #[schemars(extend("enum" = [1, 8, 15]))]
-    level: i64,
-    joined_at: String,
-    /// The first key of a new member; returned only on creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    personal_api_key: Option<String>,
+impl Operation for List {
+    type Who = Asker;
+    type Out = Listed<api::Organization>;
+    const SCOPE: &'static str = "organization:read";
+
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let (snapshot, user) = (cx.snapshot(), &cx.who.user);
+        let own = snapshot.organization(user.organization);
+        Ok(Listed::part_of(self.page, own.as_slice(), |own| organization(own, user.level)))
+    }
 }
 
-impl OrganizationBody {
-    /// `organization` as sent to a user of this level.
-    pub(super) fn new(organization: &Organization, level: Level) -> Self {
-        Self {
-            id: organization.id.to_string(),
-            name: organization.name.clone(),
-            created_at: organization.created_at.to_rfc3339(),
-            membership_level: level.number(),
+input! {
+    /// One organization.
+    pub struct Retrieve {}
+}
+
+impl Operation for Retrieve {
+    type Who = Member;
+    type Out = api::Organization;
+    const SCOPE: &'static str = "organization:read";
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        Ok(organization(&cx.who.organization, cx.who.user.level))
+    }
+}
+
+input! {
+    /// Renames an organization.
+    pub struct Update {
+        body change: OrganizationWrite,
+    }
+}
+
+impl Operation for Update {
+    type Who = Member;
+    type Out = api::Organization;
+    const SCOPE: &'static str = "organization:write";
+
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_admin()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let own = &cx.who.organization;
+        let name = self.change.name.unwrap_or_else(|| own.name.clone());
+        let id = own.id;
+        let write =
+            |metadata: Metadata| async move { metadata.rename_organization(id, &name).await };
+        let renamed = cx.write("rename-organization", write).await?;
+        Ok(organization(&renamed, cx.who.user.level))
+    }
+}
+
+input! {
+    /// Members by the time of joining.
+    pub struct Members {
+        query page: Page,
+    }
+}
+
+impl Operation for Members {
+    type Who = Member;
+    type Out = Listed<api::Member>;
+    const SCOPE: &'static str = "organization_member:read";
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (snapshot, own) = (cx.snapshot(), cx.who.organization.id);
+        let is_member = |user: &&Arc<User>| user.organization == own && !user.is_removed;
+        let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
+        Ok(Listed::part_of(self.page, members, |user| member(user)))
+    }
+}
+
+input! {
+    /// Adds a member. There are no passwords and no mails: the answer has the member's first key, only here. It has the
+    /// scopes of the key that asks for it.
+    pub struct AddMember {
+        body member: MemberWrite,
+    }
+}
+
+impl Operation for AddMember {
+    type Who = Member;
+    type Out = Created<api::Member>;
+    const SCOPE: &'static str = "organization_member:write";
+
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_admin()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let MemberWrite { email, first_name, level } = self.member;
+        let (by, key, level) = (cx.user(), &cx.who.key, level.unwrap_or(Level::Member));
+        check_granted(key, level)?;
+        let grant = Grant { scopes: key.scopes.clone(), projects: key.projects.clone() };
+        let local = email.split('@').next().unwrap_or_default().to_owned();
+        let first_name = first_name.filter(|name| !name.is_empty()).unwrap_or(local);
+        let new = NewMember { first_name, email, level };
+        let write = |metadata: Metadata| async move {
+            metadata.add_member(by, (new, grant), &auth::seed()).await
+        };
+        let (user, key) = cx.write("add-member", write).await?;
+        Ok(Created(api::Member { personal_api_key: Some(key.value), ..member(&user) }))
+    }
+}
+
+input! {
+    /// Changes the level of a member.
+    pub struct UpdateMember {
+        path uuid: String,
+        body change: LevelWrite,
+    }
+}
+
+impl Operation for UpdateMember {
+    type Who = Member;
+    type Out = api::Member;
+    const SCOPE: &'static str = "organization_member:write";
+
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_admin()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (by, id, level) = (cx.user(), find(cx, &self.uuid)?, self.change.level);
+        check_granted(&cx.who.key, level)?;
+        let write = |metadata: Metadata| async move { metadata.set_level(by, id, level).await };
+        let user = cx.write("set-level", write).await?;
+        Ok(member(&user))
+    }
+}
+
+input! {
+    /// Removes a member; the member's keys end. Members may remove themselves.
+    pub struct RemoveMember {
+        path uuid: String,
+    }
+}
+
+impl Operation for RemoveMember {
+    type Who = Member;
+    type Out = Done;
+    const SCOPE: &'static str = "organization_member:write";
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (by, id) = (cx.user(), find(cx, &self.uuid)?);
+        if by != id {
+            cx.who.require_admin()?;
         }
+        let write = |metadata: Metadata| async move { metadata.remove_member(by, id).await };
+        cx.write("remove-member", write).await?;
+        Ok(Done)
     }
-}
-
-impl MemberBody {
-    fn new(user: &User) -> Self {
-        Self {
-            id: user.uuid.to_string(),
-            user: UserBody::new(user),
-            level: user.level.number(),
-            joined_at: user.created_at.to_rfc3339(),
-            personal_api_key: None,
-        }
-    }
-}
-
-pub(crate) const LIST: Operation =
-    Operation::page::<OrganizationBody>("The organization of the asker");
-
-/// `GET /api/organizations/`: the caller's organization.
-pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
-    let own = snapshot.organization(asker.user.organization).into_iter();
-    let bodies: Vec<_> =
-        own.map(|organization| OrganizationBody::new(organization, asker.user.level)).collect();
-    let count = bodies.len();
-    let shown = bodies.into_iter().skip(page.offset).take(page.limit).collect();
-    page.answer(app, &request, rendering, (count, shown)).await
-}
-
-pub(crate) const RETRIEVE: Operation = Operation::ok::<OrganizationBody>("One organization");
-
-/// `GET /api/organizations/:organization/`.
-pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own(app, &call)?;
-    let body = OrganizationBody::new(&organization, call.asker.user.level);
-    Ok(Response::json(StatusCode::OK, &body))
-}
-
-pub(crate) const UPDATE: Operation = Operation::ok::<OrganizationBody>("Rename an organization")
-    .optional_body::<OrganizationWrite>();
-
-/// `PATCH /api/organizations/:organization/`: its name.
-pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own_as_admin(app, &call)?;
-    let sent = OrganizationWrite::read(&mut Fields::read(call.request).await?)?;
-    let name = sent.name.unwrap_or_else(|| organization.name.clone());
-    let (metadata, id) = (app.node.metadata.clone(), organization.id);
-    let write = async move { metadata.rename_organization(id, &name).await };
-    let renamed = store::write(app, "rename-organization", write).await?;
-    let body = OrganizationBody::new(&renamed, call.asker.user.level);
-    Ok(Response::json(StatusCode::OK, &body))
-}
-
-pub(crate) const MEMBERS: Operation =
-    Operation::page::<MemberBody>("Members by the time of joining");
-
-/// `GET /api/organizations/:organization/members/`, ordered by the time of joining.
-pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own(app, &call)?;
-    let Call { rendering, request, .. } = call;
-    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
-    let is_member = |user: &&Arc<User>| user.organization == organization.id && !user.is_removed;
-    let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
-    let shown = members.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|user| MemberBody::new(user)).collect();
-    page.answer(app, &request, rendering, (members.len(), bodies)).await
-}
-
-pub(crate) const ADD_MEMBER: Operation = Operation::created::<MemberBody>(
-    "Add a member; the answer has the key by which the member begins",
-)
-.body::<MemberWrite>();
-
-/// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
-/// passwords and no mails: the response contains the member's first key, only here. It has the scopes of the key that
-/// asks for it.
-pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
-    let sent = MemberWrite::read(&mut Fields::read(call.request).await?)?;
-    let key = &call.asker.key;
-    check_granted(key, sent.level.unwrap_or(Level::Member))?;
-    let grant = Grant { scopes: key.scopes.clone(), projects: key.projects.clone() };
-    let local = sent.email.split('@').next().unwrap_or_default().to_owned();
-    let new = NewMember {
-        first_name: sent.first_name.filter(|name| !name.is_empty()).unwrap_or(local),
-        email: sent.email,
-        level: sent.level.unwrap_or(Level::Member),
-    };
-    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.add_member(by, (new, grant), &auth::seed()).await };
-    let (user, key) = store::write(app, "add-member", write).await?;
-    let body = MemberBody { personal_api_key: Some(key.value), ..MemberBody::new(&user) };
-    Ok(Response::json(StatusCode::CREATED, &body))
-}
-
-pub(crate) const UPDATE_MEMBER: Operation =
-    Operation::ok::<MemberBody>("Change the level of a member")
-        .optional_body::<LevelWrite>()
-        .needs(&["level"]);
-
-/// `PATCH /api/organizations/:organization/members/:uuid/`: the level.
-pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
-    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
-    let id = member(app, &call)?;
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("level")?;
-    let level = LevelWrite::read(&mut fields)?.level.unwrap_or(Level::Member);
-    check_granted(&call.asker.key, level)?;
-    let write = async move { metadata.set_level(by, id, level).await };
-    let user = store::write(app, "set-level", write).await?;
-    Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
-}
-
-pub(crate) const REMOVE_MEMBER: Operation =
-    Operation::empty("204", "Remove a member; the member's keys end").or(&[INVALID]);
-
-/// `DELETE /api/organizations/:organization/members/:uuid/`: revokes the member's keys. Members may
-/// remove themselves.
-pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
-    let (metadata, by, id) = (app.node.metadata.clone(), call.asker.user.id, member(app, &call)?);
-    if by != id {
-        auth::require_level(&call.asker.key, Level::Admin)?;
-    }
-    let write = async move { metadata.remove_member(by, id).await };
-    store::write(app, "remove-member", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
-}
-
-/// The organization in the path, if it is the caller's.
-pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let not_found = || Problem::not_found("Organization not found.");
-    let id = match call.id() {
-        CURRENT => call.asker.user.organization,
-        text => Uuid::try_parse(text).map_err(|_| not_found())?,
-    };
-    // The existence of other organizations is not disclosed.
-    let organization =
-        snapshot.organization(id).filter(|own| own.id == call.asker.user.organization);
-    organization.cloned().ok_or_else(not_found)
-}
-
-/// As [`own`], for actions of admins only.
-pub(super) fn own_as_admin(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
-    let organization = own(app, call)?;
-    auth::require_level(&call.asker.key, Level::Admin)?;
-    Ok(organization)
-}
-
-/// As [`own_as_admin`], for what lets others change flags: who may not change flags gives nobody the right to.
-pub(super) fn own_as_granter(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
-    let organization = own_as_admin(app, call)?;
-    auth::require(&call.asker.key, "feature_flag:write")?;
-    Ok(organization)
 }
 
 /// Checks that a key may give somebody a level. Above a member's it holds for all that the keys of this user may, those
@@ -226,16 +193,36 @@ fn check_granted(key: &PersonalKey, level: Level) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The member in the path; `@me` is the caller.
-fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
-    if call.second_id() == "@me" {
-        return Ok(call.asker.user.id);
+/// The member of this uuid; `@me` is the caller.
+fn find(cx: &Context<Member>, uuid: &str) -> Result<UserId, Problem> {
+    if uuid == "@me" {
+        return Ok(cx.user());
     }
     let not_found = || Problem::not_found("Not found.");
-    let uuid = Uuid::try_parse(call.second_id()).map_err(|_| not_found())?;
-    let snapshot = app.node.metadata.snapshot();
+    let uuid = Uuid::try_parse(uuid).map_err(|_| not_found())?;
+    let snapshot = cx.snapshot();
     let user = snapshot.users().find(|user| user.uuid == uuid);
     user.map(|user| user.id).ok_or_else(not_found)
+}
+
+/// `organization` as sent to a user of this level.
+pub(super) fn organization(organization: &Organization, level: Level) -> api::Organization {
+    api::Organization {
+        id: organization.id.to_string(),
+        name: organization.name.clone(),
+        created_at: organization.created_at.to_rfc3339(),
+        membership_level: level.number(),
+    }
+}
+
+fn member(user: &User) -> api::Member {
+    api::Member {
+        id: user.uuid.to_string(),
+        user: user_body::user(user),
+        level: user.level.number(),
+        joined_at: user.created_at.to_rfc3339(),
+        personal_api_key: None,
+    }
 }
 
 impl Field for Option<Level> {
@@ -251,25 +238,44 @@ impl Field for Option<Level> {
     }
 }
 
+/// Null is a member's.
+impl Field for Level {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.require(name)?;
+        Ok(<Option<Self> as Field>::take(fields, name)?.unwrap_or(Self::Member))
+    }
+
+    fn schema() -> Value {
+        <Option<Self> as Field>::schema()
+    }
+}
+
 body! {
     /// A change of an organization.
-    struct OrganizationWrite {
+    pub struct OrganizationWrite {
+        /// What it is called.
         name: Option<String>,
     }
 }
 
 body! {
     /// A new member.
-    struct MemberWrite {
+    pub struct MemberWrite {
+        /// The email address.
         email: String = {"format": "email"},
+        /// The name; by default what is before the `@`.
         first_name: Option<String>,
+        /// 1: member, 8: admin, 15: owner.
         level: Option<Level>,
     }
 }
 
 body! {
     /// A change of a member.
-    struct LevelWrite {
-        level: Option<Level>,
+    pub struct LevelWrite {
+        /// 1: member, 8: admin, 15: owner.
+        level: Level,
     }
 }

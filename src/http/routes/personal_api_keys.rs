@@ -12,7 +12,7 @@ use crate::auth::{Asker, CURRENT};
 use crate::body::body;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 use crate::routes::store;
@@ -89,7 +89,7 @@ impl<'a> KeyBody<'a> {
     }
 }
 
-pub(crate) const LIST: Operation = Operation::page::<KeyBody<'static>>("The keys of the asker");
+pub(crate) const LIST: Description = Description::page::<KeyBody<'static>>("The keys of the asker");
 
 /// `GET /api/personal_api_keys/`: valid keys, oldest first.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -102,8 +102,8 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer_short(app, &request, rendering, (keys.len(), bodies)))
 }
 
-pub(crate) const CREATE: Operation =
-    Operation::created::<KeyBody<'static>>("Make a key; its value is told this once")
+pub(crate) const CREATE: Description =
+    Description::created::<KeyBody<'static>>("Make a key; its value is told this once")
         .body::<by_hand::KeyWrite>();
 
 /// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`, which are
@@ -125,15 +125,15 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<KeyBody<'static>>("One key");
+pub(crate) const RETRIEVE: Description = Description::ok::<KeyBody<'static>>("One key");
 
 /// `GET /api/personal_api_keys/:id/`; `@current` is the key of the request.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
 }
 
-pub(crate) const UPDATE: Operation =
-    Operation::ok::<KeyBody<'static>>("Relabel a key").optional_body::<KeyLabel>();
+pub(crate) const UPDATE: Description =
+    Description::ok::<KeyBody<'static>>("Relabel a key").optional_body::<KeyLabel>();
 
 /// `PATCH /api/personal_api_keys/:id/`: the label. The rights of a key never change.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -146,7 +146,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
 }
 
-pub(crate) const REVOKE: Operation = Operation::empty("204", "Revoke a key");
+pub(crate) const REVOKE: Description = Description::empty("204", "Revoke a key");
 
 /// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
 pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {

@@ -21,7 +21,7 @@ use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::{Call, Rendering};
 use crate::fields::refused;
-use crate::openapi::{INVALID, Operation, Parameter};
+use crate::openapi::{Description, INVALID, Parameter};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 use crate::routes::cohorts::CohortBody;
@@ -45,7 +45,7 @@ const LISTED_IDS_MAX: usize = 1000;
 /// Allowed methods of `persons/`.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-pub(crate) const LIST: Operation = Operation::page::<PersonBody>("Persons, newest first")
+pub(crate) const LIST: Description = Description::page::<PersonBody>("Persons, newest first")
     .query(&[
         Parameter::shared("distinct_id"),
         Parameter::text("email"),
@@ -100,7 +100,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.finished(app, &request, count, rows)
 }
 
-pub(crate) const CREATE: Operation = Operation::refused(
+pub(crate) const CREATE: Description = Description::refused(
     "Refused: persons are made by events such as $identify",
     &[("405", "CreationRefused")],
 );
@@ -113,7 +113,7 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<PersonBody>("One person").or(&[INVALID]);
+pub(crate) const RETRIEVE: Description = Description::ok::<PersonBody>("One person").or(&[INVALID]);
 
 /// `GET persons/:id/`, by number or uuid.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -129,8 +129,8 @@ struct CohortsBody<'a> {
     results: Vec<CohortBody<'a>>,
 }
 
-pub(crate) const COHORTS: Operation =
-    Operation::ok::<CohortsBody<'static>>("The cohorts that a person is in")
+pub(crate) const COHORTS: Description =
+    Description::ok::<CohortsBody<'static>>("The cohorts that a person is in")
         .query(&[Parameter::text("person_id")
             .about("The number or the uuid of the person")
             .required()])
@@ -157,10 +157,10 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     beside(&app.node.cpu, told).await
 }
 
-pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to persons");
+pub(crate) const ACTIVITY: Description = Description::activity("What operators did to persons");
 
-pub(crate) const ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What operators did to a person").or(&[INVALID]);
+pub(crate) const ACTIVITY_OF_ONE: Description =
+    Description::activity("What operators did to a person").or(&[INVALID]);
 
 /// `GET persons/activity/` and `persons/:id/activity/`: changes of persons by operators. Only the
 /// first contains those of deleted persons.
@@ -169,7 +169,7 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
         true => None,
         false => Some(find_one(app, call.asker.project.id, call.id()).await?.0.number.to_string()),
     };
-    activity::of_item(app, call, Scope::Person, item).await
+    activity::of_call(app, call, Scope::Person, item).await
 }
 
 /// One person by number or uuid, with all distinct ids, as of every event acknowledged so far.

@@ -12,10 +12,10 @@ use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
-use crate::routes::{organizations, store};
+use crate::routes::store;
 use weir_app::App;
 use weir_event::json::FromJson;
 use weir_insights::filters::Filters;
@@ -57,7 +57,7 @@ impl<'a> ProjectBody<'a> {
     }
 }
 
-pub(crate) const LIST: Operation = Operation::page::<ProjectBody<'static>>("Projects");
+pub(crate) const LIST: Description = Description::page::<ProjectBody<'static>>("Projects");
 
 /// `GET /api/projects/`: the projects of the caller's organization that the key may use. An alias is
 /// `/api/organizations/:organization/projects/`, PostHog's newer name.
@@ -72,9 +72,10 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer_short(app, &request, rendering, (projects.len(), bodies)))
 }
 
-pub(crate) const CREATE: Operation = Operation::created::<ProjectBody<'static>>("Make a project")
-    .optional_body::<by_hand::ProjectWrite>()
-    .requires(&["name"]);
+pub(crate) const CREATE: Description =
+    Description::created::<ProjectBody<'static>>("Make a project")
+        .optional_body::<by_hand::ProjectWrite>()
+        .requires(&["name"]);
 
 /// `POST /api/projects/`, and under the organization.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -90,14 +91,14 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<ProjectBody<'static>>("One project");
+pub(crate) const RETRIEVE: Description = Description::ok::<ProjectBody<'static>>("One project");
 
 /// `GET /api/projects/:project/`.
 pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<ProjectBody<'static>>("Change a project")
+pub(crate) const UPDATE: Description = Description::ok::<ProjectBody<'static>>("Change a project")
     .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH /api/projects/:project/`, and `PUT`, which requires no more fields.
@@ -112,15 +113,16 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
-pub(crate) const RETRIEVE_ONE: Operation = Operation::ok::<ProjectBody<'static>>("One project");
+pub(crate) const RETRIEVE_ONE: Description = Description::ok::<ProjectBody<'static>>("One project");
 
 /// `GET /api/organizations/:organization/projects/:id/`, the same as `/api/projects/:project/`.
 pub async fn retrieve_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     retrieve(app, of_organization(app, call)?).await
 }
 
-pub(crate) const UPDATE_ONE: Operation = Operation::ok::<ProjectBody<'static>>("Change a project")
-    .optional_body::<by_hand::ProjectWrite>();
+pub(crate) const UPDATE_ONE: Description =
+    Description::ok::<ProjectBody<'static>>("Change a project")
+        .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH` and `PUT /api/organizations/:organization/projects/:id/`.
 pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -131,21 +133,24 @@ pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Proble
 fn check_organization(app: &App, call: &Call<Asker>) -> Result<(), Problem> {
     match call.parameters.is_empty() {
         true => Ok(()),
-        false => organizations::own(app, call).map(|_| ()),
+        false => {
+            let snapshot = app.node.metadata.snapshot();
+            auth::organization(&snapshot, &call.asker.user, call.id()).map(|_| ())
+        }
     }
 }
 
 /// The call of a project that the path names after its organization.
 fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Problem> {
-    organizations::own(app, &call)?;
+    check_organization(app, &call)?;
     let project = call.second_id().to_owned();
     let Call { asker, parameters, rendering, request } = call;
     let asker = auth::principal(&app.node.metadata.snapshot(), &request, asker, &project)?;
     Ok(Call { asker, parameters, rendering, request })
 }
 
-pub(crate) const RESET_TOKEN: Operation =
-    Operation::ok::<ProjectBody<'static>>("Make another project API key; the old one ends")
+pub(crate) const RESET_TOKEN: Description =
+    Description::ok::<ProjectBody<'static>>("Make another project API key; the old one ends")
         .tagged("projects");
 
 /// `PATCH /api/projects/:project/reset_token/`: a new public token. SDKs that send the previous one

@@ -13,7 +13,7 @@ use crate::body::{Field, body};
 use crate::call::Call;
 use crate::csv;
 use crate::fields::{Fields, refused};
-use crate::openapi::{INVALID, Operation, Parameter};
+use crate::openapi::{Description, INVALID, Parameter};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem, Response};
@@ -36,21 +36,22 @@ const TERMS_MAX: usize = 50;
 /// Most events that one request may name together with a property.
 const SEEN_MAX: usize = 1000;
 
-pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Properties that were seen")
-    .query(&[
-        Parameter::shared("search"),
-        Parameter::one_of("type", &["event", "person", "group", "session"]),
-        Parameter::between("group_type_index", 0, 4).about("Only for groups"),
-        Parameter::text("properties").about("Names with commas"),
-        Parameter::boolean("is_numerical"),
-        Parameter::boolean("is_feature_flag"),
-        Parameter::text("excluded_properties").about("A JSON list"),
-        Parameter::text("event_names").about("A JSON list"),
-        Parameter::boolean("filter_by_event_names"),
-        Parameter::boolean("exclude_core_properties"),
-        Parameter::boolean("exclude_hidden"),
-    ])
-    .or(&[INVALID]);
+pub(crate) const LIST: Description =
+    Description::page::<DefinitionBody>("Properties that were seen")
+        .query(&[
+            Parameter::shared("search"),
+            Parameter::one_of("type", &["event", "person", "group", "session"]),
+            Parameter::between("group_type_index", 0, 4).about("Only for groups"),
+            Parameter::text("properties").about("Names with commas"),
+            Parameter::boolean("is_numerical"),
+            Parameter::boolean("is_feature_flag"),
+            Parameter::text("excluded_properties").about("A JSON list"),
+            Parameter::text("event_names").about("A JSON list"),
+            Parameter::boolean("filter_by_event_names"),
+            Parameter::boolean("exclude_core_properties"),
+            Parameter::boolean("exclude_hidden"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -64,7 +65,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.answer(app, &request, rendering, (count, bodies.collect())).await
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+pub(crate) const RETRIEVE: Description = Description::ok::<DefinitionBody>("One definition");
 
 /// `GET property_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -76,7 +77,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<DefinitionBody>("Change a definition")
+pub(crate) const UPDATE: Description = Description::ok::<DefinitionBody>("Change a definition")
     .optional_body::<PropertyDefinitionWrite>();
 
 /// `PATCH property_definitions/:id/`, and `PUT`, which requires no more fields: an absent field
@@ -95,8 +96,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("204", "Forget a definition, until such a property arrives");
+pub(crate) const DELETE: Description =
+    Description::empty("204", "Forget a definition, until such a property arrives");
 
 /// `DELETE property_definitions/:id/`. The definition returns when such a property arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -108,8 +109,8 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(crate) const SEEN_TOGETHER: Operation =
-    Operation::ok::<BTreeMap<String, bool>>("Which events ever had a property")
+pub(crate) const SEEN_TOGETHER: Description =
+    Description::ok::<BTreeMap<String, bool>>("Which events ever had a property")
         .says("By the names of the events")
         .query(&[
             Parameter::texts("event_names")

@@ -1,95 +1,125 @@
 //! Default access of an organization's members to all flags. `:organization` is `@current` or the uuid
 //! of the caller's organization.
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::auth::Asker;
 use crate::body::{Field, body};
-use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::Operation;
+use crate::operation::input::input;
+use crate::operation::output::{Created, Done, Listed};
+use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
-use crate::routes::organizations::{own, own_as_granter};
-use crate::routes::store;
+use crate::response::Problem;
 use crate::routes::store::problem;
-use crate::routes::user_body::UserBody;
-use weir_app::App;
+use crate::routes::user_body::user;
+use weir_api::accounts as api;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
 use weir_metadata::flag_rights::ResourceAccess;
 use weir_metadata::roles::shown;
 use weir_metadata::snapshot::Snapshot;
 
-pub(crate) const LIST: Operation =
-    Operation::page::<ResourceAccessBody>("What members may do with flags by default")
-        .tagged("roles");
-
-/// `GET /api/organizations/:organization/resource_access/`.
-pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own(app, &call)?;
-    let snapshot = app.node.metadata.snapshot();
-    let found = app.node.metadata.resource_accesses(organization.id).await.map_err(problem)?;
-    let page = Page::of(&call.request);
-    let shown = found.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|access| body(&snapshot, access)).collect();
-    let public_url = app.node.config.http.public_url.as_deref();
-    let envelope = page.envelope(&call.request, public_url, found.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
+input! {
+    /// What members may do with flags by default.
+    pub struct List {
+        query page: Page,
+    }
 }
 
-pub(crate) const CREATE: Operation = Operation::created::<ResourceAccessBody>("Set the default")
-    .tagged("roles")
-    .body::<ResourceAccessWrite>();
+impl Operation for List {
+    type Who = Member;
+    type Out = Listed<api::ResourceAccess>;
+    const SCOPE: &'static str = "organization:read";
 
-/// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
-pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_granter(app, &call)?;
-    let sent = ResourceAccessWrite::read(&mut Fields::read(call.request).await?)?;
-    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
-    let write =
-        async move { metadata.add_resource_access(by, &sent.resource, sent.access_level.0).await };
-    let access = store::write(app, "add-resource-access", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &body(&app.node.metadata.snapshot(), &access)))
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let organization = cx.who.organization.id;
+        let found = cx.metadata().resource_accesses(organization).await.map_err(problem)?;
+        let snapshot = cx.snapshot();
+        Ok(Listed::part_of(self.page, &found, |access| whole(&snapshot, access)))
+    }
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<ResourceAccessBody>("Change the default")
-    .tagged("roles")
-    .body::<AccessLevelWrite>();
-
-/// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
-pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_granter(app, &call)?;
-    let id = id(call.second_id())?;
-    let sent = AccessLevelWrite::read(&mut Fields::read(call.request).await?)?;
-    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.change_resource_access(by, id, sent.access_level.0).await };
-    let access = store::write(app, "change-resource-access", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(&app.node.metadata.snapshot(), &access)))
+input! {
+    /// Sets the default.
+    pub struct Create {
+        body access: ResourceAccessWrite,
+    }
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("204", "Let members change every flag again").tagged("roles");
+impl Operation for Create {
+    type Who = Member;
+    type Out = Created<api::ResourceAccess>;
+    const SCOPE: &'static str = "organization:write";
 
-/// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.
-pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_granter(app, &call)?;
-    let id = id(call.second_id())?;
-    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.remove_resource_access(by, id).await };
-    store::write(app, "remove-resource-access", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_granter()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (by, ResourceAccessWrite { resource, access_level }) = (cx.user(), self.access);
+        let write = |metadata: Metadata| async move {
+            metadata.add_resource_access(by, &resource, access_level.0).await
+        };
+        let access = cx.write("add-resource-access", write).await?;
+        Ok(Created(whole(&cx.snapshot(), &access)))
+    }
 }
 
-fn id(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| Problem::not_found("Not found."))
+input! {
+    /// Changes the default.
+    pub struct Update {
+        path id: i64,
+        body access: AccessLevelWrite,
+    }
 }
 
-/// What members may do with a resource by default.
-#[derive(Debug)]
-struct AccessLevel(i64);
+impl Operation for Update {
+    type Who = Member;
+    type Out = api::ResourceAccess;
+    const SCOPE: &'static str = "organization:write";
+
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_granter()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (by, id, level) = (cx.user(), self.id, self.access.access_level.0);
+        let write = |metadata: Metadata| async move {
+            metadata.change_resource_access(by, id, level).await
+        };
+        let access = cx.write("change-resource-access", write).await?;
+        Ok(whole(&cx.snapshot(), &access))
+    }
+}
+
+input! {
+    /// Lets members change every flag again.
+    pub struct Delete {
+        path id: i64,
+    }
+}
+
+impl Operation for Delete {
+    type Who = Member;
+    type Out = Done;
+    const SCOPE: &'static str = "organization:write";
+
+    fn permit(who: &Member) -> Result<(), Problem> {
+        who.require_granter()
+    }
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (by, id) = (cx.user(), self.id);
+        let write =
+            |metadata: Metadata| async move { metadata.remove_resource_access(by, id).await };
+        cx.write("remove-resource-access", write).await?;
+        Ok(Done)
+    }
+}
+
+/// What members may do with a resource by default: 21, they may look at it, or 37, they may change it.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessLevel(pub i64);
 
 impl Field for AccessLevel {
     const IS_REQUIRED: bool = true;
@@ -107,7 +137,8 @@ impl Field for AccessLevel {
 
 body! {
     /// A new default.
-    struct ResourceAccessWrite {
+    pub struct ResourceAccessWrite {
+        /// What it is about.
         resource: String = {"enum": ["feature flags"]},
         /// 21: may look; 37: may change.
         access_level: AccessLevel,
@@ -116,34 +147,21 @@ body! {
 
 body! {
     /// A change of the default.
-    struct AccessLevelWrite {
+    pub struct AccessLevelWrite {
         /// 21: may look; 37: may change.
         access_level: AccessLevel,
     }
 }
 
-/// A default as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "ResourceAccess")]
-struct ResourceAccessBody {
-    id: i64,
-    resource: String,
-    access_level: i64,
-    organization: String,
-    created_at: String,
-    updated_at: String,
-    created_by: Option<UserBody>,
-}
-
-fn body(snapshot: &Snapshot, access: &ResourceAccess) -> ResourceAccessBody {
-    let user = access.created_by.and_then(|user| snapshot.user(UserId(user)));
-    ResourceAccessBody {
+fn whole(snapshot: &Snapshot, access: &ResourceAccess) -> api::ResourceAccess {
+    let created_by = access.created_by.and_then(|user| snapshot.user(UserId(user)));
+    api::ResourceAccess {
         id: access.id,
         resource: access.resource.clone(),
         access_level: access.access_level,
         organization: access.organization.clone(),
         created_at: shown(access.created_at),
         updated_at: shown(access.updated_at),
-        created_by: user.map(|user| UserBody::new(user)),
+        created_by: created_by.map(|own| user(own)),
     }
 }

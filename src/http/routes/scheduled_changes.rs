@@ -12,12 +12,12 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, Parameter, by_hand};
+use crate::openapi::{Description, Parameter, by_hand};
 use crate::page::Page;
 use crate::response::{Attr, Problem, Response};
 use crate::routes::store;
 use crate::routes::store::problem;
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use crate::rows::{Added, Rows};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -36,8 +36,8 @@ const READ_AT_ONCE: usize = 16;
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
 
-pub(crate) const LIST: Operation =
-    Operation::page::<ChangeBody>("Changes of flags that are made at a time").query(&[
+pub(crate) const LIST: Description =
+    Description::page::<ChangeBody>("Changes of flags that are made at a time").query(&[
         Parameter::text("model_name"),
         Parameter::text("record_id").about("The id of the flag"),
     ]);
@@ -73,7 +73,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     }
 }
 
-pub(crate) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule a change")
+pub(crate) const CREATE: Description = Description::created::<ChangeBody>("Schedule a change")
     .optional_body::<by_hand::ScheduledChangeWrite>()
     .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
@@ -105,7 +105,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<ChangeBody>("One scheduled change");
+pub(crate) const RETRIEVE: Description = Description::ok::<ChangeBody>("One scheduled change");
 
 /// `GET scheduled_changes/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -114,7 +114,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
 
-pub(crate) const UPDATE: Operation = Operation::ok::<ChangeBody>("Change what is scheduled")
+pub(crate) const UPDATE: Description = Description::ok::<ChangeBody>("Change what is scheduled")
     .optional_body::<by_hand::ScheduledChangeWrite>()
     .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
@@ -135,8 +135,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("204", "Delete a scheduled change; what is not made yet will not be");
+pub(crate) const DELETE: Description =
+    Description::empty("204", "Delete a scheduled change; what is not made yet will not be");
 
 /// `DELETE scheduled_changes/:id/`: a pending change will not be made.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -235,7 +235,7 @@ struct ChangeBody {
     executed_at: Option<String>,
     failure_reason: Option<String>,
     created_at: String,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     updated_at: String,
     is_recurring: bool,
     recurrence_interval: Option<&'static str>,
@@ -260,7 +260,7 @@ fn body(change: &ScheduledChange, snapshot: &Snapshot) -> ChangeBody {
         executed_at: time(change.executed_at),
         failure_reason: change.failure_reason.clone(),
         created_at: change.created_at.to_rfc3339(),
-        created_by: snapshot.user(change.created_by).map(|user| UserBody::new(user)),
+        created_by: snapshot.user(change.created_by).map(|found| user(found)),
         updated_at: change.updated_at.to_rfc3339(),
         is_recurring: timing.is_recurring,
         recurrence_interval: timing.interval.map(Interval::name),

@@ -8,7 +8,7 @@ use weir_base::error::Kind;
 use weir_metadata::error::MetadataError;
 
 /// Runs `write` to its end even if the client disconnects. The caller maps the errors.
-pub(super) async fn attempt<T: Send + 'static>(
+pub(crate) async fn attempt<T: Send + 'static>(
     app: &App,
     name: &'static str,
     write: impl Future<Output = Result<T, MetadataError>> + Send + 'static,
@@ -18,7 +18,7 @@ pub(super) async fn attempt<T: Send + 'static>(
 }
 
 /// As [`attempt`], with errors mapped by [`problem`].
-pub(super) async fn write<T: Send + 'static>(
+pub(crate) async fn write<T: Send + 'static>(
     app: &App,
     name: &'static str,
     write: impl Future<Output = Result<T, MetadataError>> + Send + 'static,
@@ -27,7 +27,7 @@ pub(super) async fn write<T: Send + 'static>(
 }
 
 /// The response to a failed look-up or write.
-pub(super) fn problem(error: MetadataError) -> Problem {
+pub(crate) fn problem(error: MetadataError) -> Problem {
     match error {
         MetadataError::NotFound(_) => Problem::not_found("Not found."),
         MetadataError::Rejected(violation) => {

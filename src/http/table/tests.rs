@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Found, Managed, Rendering, Run, TABLE, find};
+use crate::operation::Root;
 
 /// A path that matches the pattern of a row.
 fn example(pattern: &str) -> String {
@@ -42,8 +43,16 @@ fn lines_are_well_formed() {
         assert!(line.path.ends_with('/'), "{}", line.path);
         let (object, action) = line.scope.split_once(':').unwrap();
         assert!(!object.is_empty() && ["read", "write"].contains(&action), "{}", line.scope);
-        let is_of_project = matches!(line.run, Run::Project(_));
-        assert_eq!(is_of_project, line.path.starts_with("P/"), "{}", line.path);
+        let root = match line.path.get(..2) {
+            Some("P/") => Root::Project,
+            Some("O/") => Root::Organization,
+            _ => Root::Neither,
+        };
+        match line.run {
+            Run::Project(_) => assert_eq!(root, Root::Project, "{}", line.path),
+            Run::Account(_) => assert_ne!(root, Root::Project, "{}", line.path),
+            Run::Operation(own, _) => assert_eq!(own, root, "{}", line.path),
+        }
         for method in line.methods.split(' ') {
             assert!(["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method), "{method}");
             assert!(seen.insert((method, line.path)), "{method} {} twice", line.path);

@@ -2,11 +2,11 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::parts;
-use crate::parts::{clipped, integer, items, page, text};
+use crate::parts::{clipped, page};
+use weir_api::accounts::{Member, ResourceAccess, Role};
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -43,14 +43,14 @@ pub fn added(added: &Added) -> Markup {
 }
 
 /// Members of the organization.
-pub fn members((project, zone): (i64, Tz), members: &[Value], can_write: bool) -> Markup {
+pub fn members(project: i64, zone: Tz, members: &[Member], can_write: bool) -> Markup {
     html! {
         div class="card" id="members" {
             h2 { "Members" }
             div class="scroll" tabindex="0" role="region" aria-label="Members" {
                 table {
                     thead { tr { th scope="col" { "Member" } th scope="col" { "Level" } th scope="col" { "Joined" } @if can_write { th scope="col" { "Remove" } } } }
-                    tbody { @for own in members { (member((project, zone), own, can_write)) } }
+                    tbody { @for own in members { (member(project, zone, own, can_write)) } }
                 }
             }
             @if can_write {
@@ -67,31 +67,30 @@ pub fn members((project, zone): (i64, Tz), members: &[Value], can_write: bool) -
     }
 }
 
-fn member((project, zone): (i64, Tz), own: &Value, can_write: bool) -> Markup {
-    let user = own.get("user").unwrap_or(own);
-    let level = integer(own, "level").unwrap_or_default().to_string();
+fn member(project: i64, zone: Tz, own: &Member, can_write: bool) -> Markup {
+    let level = own.level.to_string();
     let word = LEVELS.iter().find(|(number, _)| *number == level).map_or("", |(_, word)| word);
     let address = page(project, "settings/members");
     html! {
         tr {
             th scope="row" {
-                (clipped(text(user, "first_name"), NAME_MAX_CHARS))
-                div class="quiet" { (clipped(text(user, "email"), NAME_MAX_CHARS)) }
+                (clipped(&own.user.first_name, NAME_MAX_CHARS))
+                div class="quiet" { (clipped(&own.user.email, NAME_MAX_CHARS)) }
             }
             td class="short" {
                 @if can_write {
                     form class="actions" method="post" action=(address) {
-                        input type="hidden" name="id" value=(text(own, "id"));
+                        input type="hidden" name="id" value=(own.id);
                         label { span class="unseen" { "Level" } (select("level", &level, LEVELS)) }
                         button class="small" name="do" value="level" { "Save" }
                     }
                 } @else { span class="badge" { (word) } }
             }
-            td class="short" { (parts::time(text(own, "joined_at"), zone)) }
+            td class="short" { (parts::time(&own.joined_at, zone)) }
             @if can_write {
                 td {
                     form method="post" action=(address) data-confirm="Remove this member? The member's keys stop working." {
-                        input type="hidden" name="id" value=(text(own, "id"));
+                        input type="hidden" name="id" value=(own.id);
                         button class="small danger" name="do" value="remove" { "Remove" }
                     }
                 }
@@ -100,15 +99,15 @@ fn member((project, zone): (i64, Tz), own: &Value, can_write: bool) -> Markup {
     }
 }
 
-/// Roles, and what those without one may do. `defaults` are the API's, `members` those of the organization.
+/// Roles, and what those without one may do: `default`. `members` are those of the organization.
 pub fn roles(
     project: i64,
-    roles: &[Value],
-    (defaults, members): (&[Value], &[Value]),
+    roles: &[Role],
+    default: Option<&ResourceAccess>,
+    members: &[Member],
     can_write: bool,
 ) -> Markup {
-    let default = defaults.first().and_then(|own| integer(own, "access_level")).unwrap_or(37);
-    let default = default.to_string();
+    let access = default.map_or(37, |own| own.access_level).to_string();
     let address = page(project, "settings/roles");
     html! {
         div class="card" id="roles" {
@@ -116,11 +115,11 @@ pub fn roles(
             p class="quiet" { "Where members may only look at flags, a role lets some of them change all flags, and a flag names roles that may change it." }
             @if can_write {
                 form class="bar" method="post" action=(address) {
-                    @if let Some(id) = defaults.first().and_then(|own| integer(own, "id")) { input type="hidden" name="id" value=(id); }
-                    label { "Members without a role may" (select("access", &default, ACCESS)) }
+                    @if let Some(own) = default { input type="hidden" name="id" value=(own.id); }
+                    label { "Members without a role may" (select("access", &access, ACCESS)) }
                     button name="do" value="default" { "Save" }
                 }
-            } @else { p { "Members without a role may " (word(&default)) "." } }
+            } @else { p { "Members without a role may " (word(&access)) "." } }
             @if roles.is_empty() { p class="quiet" { "There are no roles yet." } }
             ul class="plain" { @for own in roles { li class="card" { (role(&address, own, members, can_write)) } } }
             @if can_write {
@@ -134,37 +133,33 @@ pub fn roles(
     }
 }
 
-fn role(address: &str, own: &Value, members: &[Value], can_write: bool) -> Markup {
-    let id = text(own, "id");
-    let access = integer(own, "feature_flags_access_level").unwrap_or(37).to_string();
-    let held = items(own, "members");
-    let user = |of: &Value| of.get("user").map(|user| text(user, "uuid").to_owned());
-    let others = members.iter().filter(|one| !held.iter().any(|own| user(own) == user(one)));
-    let others: Vec<(&str, &str)> = others
-        .filter_map(|one| one.get("user"))
-        .map(|user| (text(user, "uuid"), text(user, "email")))
-        .collect();
-    let flags: Vec<&str> =
-        items(own, "associated_flags").iter().map(|flag| text(flag, "key")).collect();
+fn role(address: &str, own: &Role, members: &[Member], can_write: bool) -> Markup {
+    let id = &own.id;
+    let access = own.feature_flags_access_level.to_string();
+    let held = || own.members.iter().filter_map(|held| held.user.as_ref());
+    let others = members.iter().filter(|one| !held().any(|user| user.uuid == one.user.uuid));
+    let others: Vec<(&str, &str)> =
+        others.map(|one| (one.user.uuid.as_str(), one.user.email.as_str())).collect();
+    let flags: Vec<&str> = own.associated_flags.iter().map(|flag| flag.key.as_str()).collect();
     html! {
-        h3 { (clipped(text(own, "name"), NAME_MAX_CHARS)) " " span class="badge" { (word(&access)) } }
+        h3 { (clipped(&own.name, NAME_MAX_CHARS)) " " span class="badge" { (word(&access)) } }
         @if !flags.is_empty() { p class="quiet" { "May change " (clipped(&flags.join(", "), NAME_MAX_CHARS)) "." } }
         ul class="plain" {
-            @for member in held {
-                @let user = member.get("user").unwrap_or(&Value::Null);
-                @let email = clipped(text(user, "email"), NAME_MAX_CHARS);
+            @for member in &own.members {
+                @let email = member.user.as_ref().map_or("", |user| &user.email);
+                @let email = clipped(email, NAME_MAX_CHARS);
                 @if can_write {
                     li {
                         form class="actions" method="post" action=(address) {
                             input type="hidden" name="id" value=(id);
-                            input type="hidden" name="membership" value=(text(member, "id"));
+                            input type="hidden" name="membership" value=(member.id);
                             (email) " " button class="small" name="do" value="take" { "Remove" }
                         }
                     }
                 } @else { li { (email) } }
             }
         }
-        @if held.is_empty() { p class="quiet" { "No members." } }
+        @if own.members.is_empty() { p class="quiet" { "No members." } }
         @if can_write {
             @if !others.is_empty() {
                 form class="bar" method="post" action=(address) {
@@ -175,7 +170,7 @@ fn role(address: &str, own: &Value, members: &[Value], can_write: bool) -> Marku
             }
             form class="bar" method="post" action=(address) {
                 input type="hidden" name="id" value=(id);
-                label { "Called" input type="text" name="name" value=(text(own, "name")) required maxlength=(FIELD_MAX_CHARS) autocomplete="off"; }
+                label { "Called" input type="text" name="name" value=(own.name) required maxlength=(FIELD_MAX_CHARS) autocomplete="off"; }
                 label { "Access of its members" (select("access", &access, ACCESS)) }
                 button name="do" value="save" { "Save" }
                 button class="danger" name="do" value="delete" { "Delete role" }
@@ -191,25 +186,59 @@ fn word(access: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use chrono_tz::Tz;
-    use serde_json::{Value, json};
 
     use super::{members, roles};
+    use weir_api::accounts::{Member, Membership, ResourceAccess, Role, RoleMember, User};
 
-    fn people() -> Vec<Value> {
-        let person = |at: u8, level: u8| {
-            json!({"id": format!("m{at}"), "level": level, "joined_at": "2026-01-02T03:04:05Z",
-                "user": {"uuid": format!("u{at}"), "first_name": "<b>", "email": format!("p{at}@x.example")}})
+    fn user(at: u8) -> User {
+        User {
+            id: i64::from(at),
+            uuid: format!("u{at}"),
+            distinct_id: String::new(),
+            first_name: "<b>".to_owned(),
+            email: format!("p{at}@x.example"),
+            is_email_verified: true,
+        }
+    }
+
+    fn people() -> Vec<Member> {
+        let joined_at = || "2026-01-02T03:04:05Z".to_owned();
+        let person = |at: u8, level: i64| Member {
+            id: format!("m{at}"),
+            user: user(at),
+            level,
+            joined_at: joined_at(),
+            personal_api_key: None,
         };
         vec![person(1, 15), person(2, 1)]
     }
 
+    /// A role of the first of the people.
+    fn role(name: &str) -> Role {
+        let member = Membership {
+            id: "k".to_owned(),
+            role_id: "r".to_owned(),
+            organization_member: RoleMember { user: Some(user(1)) },
+            user: Some(user(1)),
+            joined_at: String::new(),
+            updated_at: String::new(),
+        };
+        Role {
+            id: "r".to_owned(),
+            name: name.to_owned(),
+            feature_flags_access_level: 21,
+            created_at: String::new(),
+            created_by: None,
+            members: vec![member],
+            associated_flags: Vec::new(),
+        }
+    }
+
     #[test]
     fn only_those_who_may_see_forms() {
-        let role = json!({"id": "r", "name": "Dev<i>", "feature_flags_access_level": 21,
-            "members": [{"id": "k", "user": {"uuid": "u1", "email": "p1@x.example"}}], "associated_flags": []});
         for can_write in [false, true] {
-            let shown = members((1, Tz::UTC), &people(), can_write).0
-                + &roles(1, std::slice::from_ref(&role), (&[], &people()), can_write).0;
+            let shown = members(1, Tz::UTC, &people(), can_write).0
+                + &roles(1, &[role("Dev<i>")], None, &people(), can_write).0;
             assert_eq!(shown.contains("<form"), shown.contains("<button"), "{shown}");
             assert_eq!(shown.contains("<button"), can_write, "{shown}");
             assert!(shown.contains("&lt;b&gt;") && shown.contains("Dev&lt;i&gt;"), "{shown}");
@@ -219,9 +248,16 @@ mod tests {
 
     #[test]
     fn a_role_is_given_to_those_who_lack_it() {
-        let role =
-            json!({"id": "r", "name": "Dev", "members": [{"id": "k", "user": {"uuid": "u1"}}]});
-        let shown = roles(1, &[role], (&[json!({"id": 7, "access_level": 21})], &people()), true).0;
+        let default = ResourceAccess {
+            id: 7,
+            resource: "feature flags".to_owned(),
+            access_level: 21,
+            organization: String::new(),
+            created_at: String::new(),
+            updated_at: String::new(),
+            created_by: None,
+        };
+        let shown = roles(1, &[role("Dev")], Some(&default), &people(), true).0;
         assert!(!shown.contains("value=\"u1\"") && shown.contains("value=\"u2\""), "{shown}");
         assert!(shown.contains("<option value=\"21\" selected>"), "{shown}");
     }

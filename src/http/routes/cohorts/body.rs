@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::fields::{Fields, refused};
 use crate::response::Problem;
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use weir_identity::person::Person;
 use weir_metadata::cohorts::{CohortPatch, StoredCohort};
 use weir_metadata::snapshot::Snapshot;
@@ -29,7 +29,7 @@ pub(in crate::routes) struct CohortBody<'a> {
     /// A query instead of a rule; Weir has none.
     query: Option<bool>,
     is_calculating: bool,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     created_at: String,
     last_calculation: Option<String>,
     errors_calculating: i64,
@@ -54,7 +54,7 @@ impl<'a> CohortBody<'a> {
             filters: &cohort.filters,
             query: None,
             is_calculating: cohort.count.is_none() && cohort.errors_calculating == 0,
-            created_by: created_by.map(|user| UserBody::new(user)),
+            created_by: created_by.map(|found| user(found)),
             created_at: cohort.created_at.to_rfc3339(),
             last_calculation: cohort.last_calculation.map(|time| time.to_rfc3339()),
             errors_calculating: cohort.errors_calculating,

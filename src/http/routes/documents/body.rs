@@ -10,7 +10,7 @@ use crate::response::Problem;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{boards, form, rights};
 use crate::routes::store::problem;
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use weir_app::App;
 use weir_metadata::accounts::UserId;
 use weir_metadata::documents::{Document, DocumentText, Kind};
@@ -91,8 +91,7 @@ pub(super) async fn one(
 
 /// `snapshot` contains its users.
 fn body(stored: &DocumentText, snapshot: &Snapshot, viewer: &Viewer) -> Result<Members, Problem> {
-    let user =
-        |id: Option<UserId>| id.and_then(|id| snapshot.user(id)).map(|user| UserBody::new(user));
+    let user = |id: Option<UserId>| id.and_then(|id| snapshot.user(id)).map(|found| user(found));
     let document = stored.with(&READ.map(Box::from)).map_err(problem)?;
     let mut body = Members::default();
     body.set("id", json!(document.id));

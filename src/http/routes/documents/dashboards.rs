@@ -13,7 +13,7 @@ use crate::budget::Memory;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
 use crate::members::{Member, Members};
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::documents::boards::Edit;
 use crate::routes::documents::results::Asked;
@@ -184,8 +184,8 @@ pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Re
     Ok(())
 }
 
-pub(crate) const MOVE_TILE: Operation =
-    Operation::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
+pub(crate) const MOVE_TILE: Description =
+    Description::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
         .optional_body::<by_hand::DashboardsMoveTileUpdateBody>();
 
 /// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
@@ -213,8 +213,8 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     edited(app, (&asker, &memory), (from.id, "move-tile"), (others, edit)).await
 }
 
-pub(crate) const COPY_TILE: Operation =
-    Operation::ok::<by_hand::Dashboard>("Put a tile of another dashboard on this one, too")
+pub(crate) const COPY_TILE: Description =
+    Description::ok::<by_hand::Dashboard>("Put a tile of another dashboard on this one, too")
         .body::<by_hand::DashboardsCopyTileBody>();
 
 /// `POST :id/copy_tile/` with `fromDashboardId` and `tileId`: puts a tile of another dashboard on this one, too.
@@ -234,8 +234,8 @@ pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
         .await
 }
 
-pub(crate) const REORDER_TILES: Operation =
-    Operation::ok::<by_hand::Dashboard>("Put tiles in an order")
+pub(crate) const REORDER_TILES: Description =
+    Description::ok::<by_hand::Dashboard>("Put tiles in an order")
         .body::<by_hand::DashboardsReorderTilesBody>();
 
 /// `POST :id/reorder_tiles/` with `tile_order`, the ids of tiles: puts them first, in this order.
@@ -308,7 +308,7 @@ async fn edited(
     tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), memory)).await
 }
 
-pub(crate) const RUN_INSIGHTS: Operation = Operation::ok::<
+pub(crate) const RUN_INSIGHTS: Description = Description::ok::<
     by_hand::DashboardsRunInsightsRetrieveAnswer,
 >("The results of the insights of a dashboard")
 .query(&[

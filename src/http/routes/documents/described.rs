@@ -1,9 +1,9 @@
 //! What the description of the API says of documents: one set of operations for each kind.
 
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::routes::documents::sharing::{NewPassword, SharePasswordWrite, SharingBody};
 
-pub(crate) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
+pub(crate) const ACTION_LIST: Description = Description::page::<by_hand::Action>(
     "Actions that are not deleted, newest first",
 )
 .query(&[
@@ -15,25 +15,27 @@ pub(crate) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
 ])
 .or(&[INVALID]);
 
-pub(crate) const ACTION_CREATE: Operation =
-    Operation::created::<by_hand::Action>("Make an action").optional_body::<by_hand::ActionWrite>();
-
-pub(crate) const ACTION_ACTIVITY: Operation = Operation::activity("What was changed of actions");
-
-pub(crate) const ACTION_RETRIEVE: Operation =
-    Operation::ok::<by_hand::Action>("An action, also a deleted one");
-
-pub(crate) const ACTION_UPDATE: Operation =
-    Operation::ok::<by_hand::Action>("Change, delete or restore an action")
+pub(crate) const ACTION_CREATE: Description =
+    Description::created::<by_hand::Action>("Make an action")
         .optional_body::<by_hand::ActionWrite>();
 
-pub(crate) const ACTION_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
+pub(crate) const ACTION_ACTIVITY: Description =
+    Description::activity("What was changed of actions");
 
-pub(crate) const ACTION_ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of an action");
+pub(crate) const ACTION_RETRIEVE: Description =
+    Description::ok::<by_hand::Action>("An action, also a deleted one");
 
-pub(crate) const ANNOTATION_LIST: Operation = Operation::page::<by_hand::Annotation>(
+pub(crate) const ACTION_UPDATE: Description =
+    Description::ok::<by_hand::Action>("Change, delete or restore an action")
+        .optional_body::<by_hand::ActionWrite>();
+
+pub(crate) const ACTION_DELETE: Description =
+    Description::refused("Refused", &[("405", "DocumentDeleteRefused")]);
+
+pub(crate) const ACTION_ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of an action");
+
+pub(crate) const ANNOTATION_LIST: Description = Description::page::<by_hand::Annotation>(
     "Annotations that are not deleted, newest first",
 )
 .query(&[
@@ -46,27 +48,27 @@ pub(crate) const ANNOTATION_LIST: Operation = Operation::page::<by_hand::Annotat
 ])
 .or(&[INVALID]);
 
-pub(crate) const ANNOTATION_CREATE: Operation =
-    Operation::created::<by_hand::Annotation>("Make an annotation")
+pub(crate) const ANNOTATION_CREATE: Description =
+    Description::created::<by_hand::Annotation>("Make an annotation")
         .optional_body::<by_hand::AnnotationWrite>();
 
-pub(crate) const ANNOTATION_ACTIVITY: Operation =
-    Operation::activity("What was changed of annotations");
+pub(crate) const ANNOTATION_ACTIVITY: Description =
+    Description::activity("What was changed of annotations");
 
-pub(crate) const ANNOTATION_RETRIEVE: Operation =
-    Operation::ok::<by_hand::Annotation>("An annotation, also a deleted one");
+pub(crate) const ANNOTATION_RETRIEVE: Description =
+    Description::ok::<by_hand::Annotation>("An annotation, also a deleted one");
 
-pub(crate) const ANNOTATION_UPDATE: Operation =
-    Operation::ok::<by_hand::Annotation>("Change, delete or restore an annotation")
+pub(crate) const ANNOTATION_UPDATE: Description =
+    Description::ok::<by_hand::Annotation>("Change, delete or restore an annotation")
         .optional_body::<by_hand::AnnotationWrite>();
 
-pub(crate) const ANNOTATION_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
+pub(crate) const ANNOTATION_DELETE: Description =
+    Description::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(crate) const ANNOTATION_ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of an annotation");
+pub(crate) const ANNOTATION_ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of an annotation");
 
-pub(crate) const DASHBOARD_LIST: Operation = Operation::page::<by_hand::Dashboard>(
+pub(crate) const DASHBOARD_LIST: Description = Description::page::<by_hand::Dashboard>(
     "Dashboards that are not deleted, newest first",
 )
 .query(&[
@@ -79,15 +81,15 @@ pub(crate) const DASHBOARD_LIST: Operation = Operation::page::<by_hand::Dashboar
 ])
 .or(&[INVALID]);
 
-pub(crate) const DASHBOARD_CREATE: Operation =
-    Operation::created::<by_hand::Dashboard>("Make a dashboard")
+pub(crate) const DASHBOARD_CREATE: Description =
+    Description::created::<by_hand::Dashboard>("Make a dashboard")
         .optional_body::<by_hand::DashboardWrite>();
 
-pub(crate) const DASHBOARD_ACTIVITY: Operation =
-    Operation::activity("What was changed of dashboards");
+pub(crate) const DASHBOARD_ACTIVITY: Description =
+    Description::activity("What was changed of dashboards");
 
-pub(crate) const DASHBOARD_RETRIEVE: Operation =
-    Operation::ok::<by_hand::Dashboard>("A dashboard, also a deleted one")
+pub(crate) const DASHBOARD_RETRIEVE: Description =
+    Description::ok::<by_hand::Dashboard>("A dashboard, also a deleted one")
         .query(&[
             Parameter::shared("refresh"),
             Parameter::shared("filters_override"),
@@ -95,38 +97,39 @@ pub(crate) const DASHBOARD_RETRIEVE: Operation =
         ])
         .or(&[INVALID]);
 
-pub(crate) const DASHBOARD_UPDATE: Operation =
-    Operation::ok::<by_hand::Dashboard>("Change, delete or restore a dashboard")
+pub(crate) const DASHBOARD_UPDATE: Description =
+    Description::ok::<by_hand::Dashboard>("Change, delete or restore a dashboard")
         .optional_body::<by_hand::DashboardWrite>();
 
-pub(crate) const DASHBOARD_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
+pub(crate) const DASHBOARD_DELETE: Description =
+    Description::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(crate) const DASHBOARD_ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of a dashboard");
+pub(crate) const DASHBOARD_ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of a dashboard");
 
-pub(crate) const DASHBOARD_SHARING_RETRIEVE: Operation =
-    Operation::ok::<SharingBody>("The link to a dashboard");
+pub(crate) const DASHBOARD_SHARING_RETRIEVE: Description =
+    Description::ok::<SharingBody>("The link to a dashboard");
 
-pub(crate) const DASHBOARD_SHARING_UPDATE: Operation =
-    Operation::ok::<SharingBody>("Turn the link to a dashboard on or off, or say how it shows it")
-        .optional_body::<by_hand::SharingWrite>();
+pub(crate) const DASHBOARD_SHARING_UPDATE: Description = Description::ok::<SharingBody>(
+    "Turn the link to a dashboard on or off, or say how it shows it",
+)
+.optional_body::<by_hand::SharingWrite>();
 
-pub(crate) const DASHBOARD_SHARING_ADD_PASSWORD: Operation = Operation::created::<NewPassword>(
+pub(crate) const DASHBOARD_SHARING_ADD_PASSWORD: Description = Description::created::<NewPassword>(
     "Give the link to a dashboard one more password, which is told once",
 )
 .optional_body::<SharePasswordWrite>();
 
-pub(crate) const DASHBOARD_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+pub(crate) const DASHBOARD_SHARING_REMOVE_PASSWORD: Description = Description::empty(
     "204",
     "Remove a password of the link to a dashboard; whoever was let in by it is let in no more",
 );
 
-pub(crate) const DASHBOARD_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+pub(crate) const DASHBOARD_SHARING_REFRESH: Description = Description::ok::<SharingBody>(
     "Give the link to a dashboard another token; the one before leads nowhere from then on",
 );
 
-pub(crate) const INSIGHT_LIST: Operation = Operation::page::<by_hand::InsightInList>(
+pub(crate) const INSIGHT_LIST: Description = Description::page::<by_hand::InsightInList>(
     "Saved insights that are not deleted, newest first",
 )
 .query(&[
@@ -150,19 +153,19 @@ pub(crate) const INSIGHT_LIST: Operation = Operation::page::<by_hand::InsightInL
 ])
 .or(&[INVALID]);
 
-pub(crate) const INSIGHT_CREATE: Operation =
-    Operation::created::<by_hand::Insight>("Make a saved insight")
+pub(crate) const INSIGHT_CREATE: Description =
+    Description::created::<by_hand::Insight>("Make a saved insight")
         .optional_body::<by_hand::InsightWrite>();
 
-pub(crate) const INSIGHT_ACTIVITY: Operation =
-    Operation::activity("What was changed of saved insights");
+pub(crate) const INSIGHT_ACTIVITY: Description =
+    Description::activity("What was changed of saved insights");
 
-pub(crate) const INSIGHT_MY_LAST_VIEWED: Operation = Operation::ok::<Vec<by_hand::Insight>>(
+pub(crate) const INSIGHT_MY_LAST_VIEWED: Description = Description::ok::<Vec<by_hand::Insight>>(
     "Insights that the asker looked at last, the last one first",
 );
 
-pub(crate) const INSIGHT_RETRIEVE: Operation =
-    Operation::ok::<by_hand::Insight>("A saved insight, also a deleted one")
+pub(crate) const INSIGHT_RETRIEVE: Description =
+    Description::ok::<by_hand::Insight>("A saved insight, also a deleted one")
         .query(&[
             Parameter::shared("refresh"),
             Parameter::shared("filters_override"),
@@ -172,37 +175,37 @@ pub(crate) const INSIGHT_RETRIEVE: Operation =
         ])
         .or(&[INVALID]);
 
-pub(crate) const INSIGHT_UPDATE: Operation =
-    Operation::ok::<by_hand::Insight>("Change, delete or restore a saved insight")
+pub(crate) const INSIGHT_UPDATE: Description =
+    Description::ok::<by_hand::Insight>("Change, delete or restore a saved insight")
         .optional_body::<by_hand::InsightWrite>();
 
-pub(crate) const INSIGHT_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
+pub(crate) const INSIGHT_DELETE: Description =
+    Description::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(crate) const INSIGHT_ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of a saved insight");
+pub(crate) const INSIGHT_ACTIVITY_OF_ONE: Description =
+    Description::activity("What was changed of a saved insight");
 
-pub(crate) const INSIGHT_SHARING_RETRIEVE: Operation =
-    Operation::ok::<SharingBody>("The link to a saved insight");
+pub(crate) const INSIGHT_SHARING_RETRIEVE: Description =
+    Description::ok::<SharingBody>("The link to a saved insight");
 
-pub(crate) const INSIGHT_SHARING_UPDATE: Operation = Operation::ok::<SharingBody>(
+pub(crate) const INSIGHT_SHARING_UPDATE: Description = Description::ok::<SharingBody>(
     "Turn the link to a saved insight on or off, or say how it shows it",
 )
 .optional_body::<by_hand::SharingWrite>();
 
-pub(crate) const INSIGHT_SHARING_ADD_PASSWORD: Operation = Operation::created::<NewPassword>(
+pub(crate) const INSIGHT_SHARING_ADD_PASSWORD: Description = Description::created::<NewPassword>(
     "Give the link to a saved insight one more password, which is told once",
 )
 .optional_body::<SharePasswordWrite>();
 
-pub(crate) const INSIGHT_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+pub(crate) const INSIGHT_SHARING_REMOVE_PASSWORD: Description = Description::empty(
     "204",
     "Remove a password of the link to a saved insight; whoever was let in by it is let in no more",
 );
 
-pub(crate) const INSIGHT_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+pub(crate) const INSIGHT_SHARING_REFRESH: Description = Description::ok::<SharingBody>(
     "Give the link to a saved insight another token; the one before leads nowhere from then on",
 );
 
-pub(crate) const INSIGHT_VIEWED: Operation =
-    Operation::empty("201", "Note that the asker looked at it").says("Noted");
+pub(crate) const INSIGHT_VIEWED: Description =
+    Description::empty("201", "Note that the asker looked at it").says("Noted");

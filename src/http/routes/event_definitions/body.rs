@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use weir_metadata::accounts::UserId;
 use weir_metadata::annotations::Notes;
 use weir_metadata::definitions::EventDefinition;
@@ -24,15 +24,15 @@ pub(super) struct DefinitionBody {
     action_id: Option<i64>,
     is_calculating: bool,
     last_calculated_at: Option<String>,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     post_to_slack: bool,
-    owner: Option<UserBody>,
+    owner: Option<weir_api::accounts::User>,
     description: Option<String>,
     updated_at: Option<String>,
-    updated_by: Option<UserBody>,
+    updated_by: Option<weir_api::accounts::User>,
     verified: bool,
     verified_at: Option<String>,
-    verified_by: Option<UserBody>,
+    verified_by: Option<weir_api::accounts::User>,
     hidden: bool,
     default_columns: Vec<String>,
     primary_property: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct DefinitionBody {
 impl DefinitionBody {
     /// `definition` and its annotations; `snapshot` contains their users.
     pub(super) fn new(definition: EventDefinition, notes: Notes, snapshot: &Snapshot) -> Self {
-        let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
+        let user = |id: Option<UserId>| snapshot.user(id?).map(|found| user(found));
         let updated_at = notes.updated_at.map(|at| at.to_rfc3339());
         Self {
             id: definition.id.to_string(),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::bulk;
 use crate::routes::{query, store};
@@ -15,8 +15,8 @@ use weir_app::App;
 use weir_metadata::definition_bulk::BulkChange;
 use weir_metadata::definitions::EventDefinition;
 
-pub(crate) const UPDATE_TAGS: Operation =
-    Operation::ok::<by_hand::BulkDefinitionsTagged>("Change the tags of many definitions")
+pub(crate) const UPDATE_TAGS: Description =
+    Description::ok::<by_hand::BulkDefinitionsTagged>("Change the tags of many definitions")
         .says("What was changed")
         .body::<by_hand::BulkDefinitionTags>();
 
@@ -30,8 +30,8 @@ pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, P
     change_all(app, &asker, ids, change, shown).await
 }
 
-pub(crate) const UPDATE_VERIFIED: Operation =
-    Operation::ok::<by_hand::BulkDefinitionsVerified>("Vouch for many definitions, or no more")
+pub(crate) const UPDATE_VERIFIED: Description =
+    Description::ok::<by_hand::BulkDefinitionsVerified>("Vouch for many definitions, or no more")
         .says("What was changed")
         .body::<by_hand::BulkVerified>();
 

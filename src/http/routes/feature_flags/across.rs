@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use crate::auth::Asker;
 use crate::call::{Call, Rendering};
-use crate::csv;
-use crate::openapi::{Operation, Parameter, REFUSED, by_hand};
+use crate::openapi::{Description, Parameter, REFUSED, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
-use crate::routes::organizations::own;
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use crate::rows::Rows;
+use crate::{auth, csv};
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_insights::flag_calls::calls;
@@ -27,13 +26,13 @@ use weir_metadata::snapshot::Snapshot;
 const KEYS_MAX: usize = 100;
 const KEYS_DEFAULT: usize = 25;
 
-pub(crate) const BY_KEY: Operation =
-    Operation::list::<FlagOfProjectBody>("The flags of a key in all projects");
+pub(crate) const BY_KEY: Description =
+    Description::list::<FlagOfProjectBody>("The flags of a key in all projects");
 
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
 /// with the number of calls that SDKs reported in the last 7 days; null if that cannot be counted.
 pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
+    auth::organization(&app.node.metadata.snapshot(), &call.asker.user, call.id())?;
     let (snapshot, asker) = (app.node.metadata.snapshot(), &call.asker);
     let key = call.second_id();
     let mut bodies = Vec::new();
@@ -43,7 +42,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         bodies.push(FlagOfProjectBody {
             flag_id: flag.id.0,
             team_id: flag.project.0,
-            created_by: created_by.map(|user| UserBody::new(user)),
+            created_by: created_by.map(|found| user(found)),
             filters: flag.filters.clone(),
             created_at: flag.created_at.to_rfc3339(),
             active: flag.active,
@@ -59,7 +58,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
 struct FlagOfProjectBody {
     flag_id: i64,
     team_id: i64,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     #[schemars(with = "by_hand::AnyObject")]
     filters: Value,
     created_at: String,
@@ -81,8 +80,8 @@ struct FlagOfKeyBody {
     active: bool,
 }
 
-pub(crate) const KEYS: Operation =
-    Operation::page::<FlagOfKeyBody>("The keys of flags in all projects, each once")
+pub(crate) const KEYS: Description =
+    Description::page::<FlagOfKeyBody>("The keys of flags in all projects, each once")
         .query(&[
             Parameter::shared("search"),
             Parameter::text("team_ids").about("Ids of projects with commas; all if it is absent"),
@@ -95,7 +94,7 @@ pub(crate) const KEYS: Operation =
 /// `team_ids`, each once with one of its flags, preferably that of `current_team_id`; `search` matches
 /// keys and names.
 pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
+    auth::organization(&app.node.metadata.snapshot(), &call.asker.user, call.id())?;
     let (snapshot, asker) = (app.node.metadata.snapshot(), &call.asker);
     let request = &call.request;
     let refused =

@@ -11,7 +11,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::{INVALID, Operation, by_hand};
+use crate::openapi::{Description, INVALID, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::cohorts::CohortBody;
 use crate::routes::feature_flags::status::Calls;
@@ -34,7 +34,7 @@ use weir_metadata::flags::{FlagPatch, StoredFlag};
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 20;
 
-pub(crate) const DASHBOARD: Operation = Operation::ok::<by_hand::Success>(
+pub(crate) const DASHBOARD: Description = Description::ok::<by_hand::Success>(
     "Make the dashboard of a flag's use; needs dashboard:write besides",
 )
 .says("Whether it was done")
@@ -54,7 +54,7 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
     }
 }
 
-pub(crate) const ENRICH: Operation = Operation::ok::<by_hand::Success>(
+pub(crate) const ENRICH: Description = Description::ok::<by_hand::Success>(
     "Add enriched analytics to the dashboard of a flag; needs dashboard:write besides",
 )
 .says("Whether it was done")
@@ -78,17 +78,18 @@ pub(super) fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
 
-pub(crate) const SWITCH: Operation =
-    Operation::ok::<by_hand::Flag>("Switch a flag on").or(&[("400", "NotSwitched")]);
+pub(crate) const SWITCH: Description =
+    Description::ok::<by_hand::Flag>("Switch a flag on").or(&[("400", "NotSwitched")]);
 
-pub(crate) const DISABLE: Operation =
-    Operation::ok::<by_hand::Flag>("Switch a flag off").or(&[("400", "NotSwitched")]);
+pub(crate) const DISABLE: Description =
+    Description::ok::<by_hand::Flag>("Switch a flag off").or(&[("400", "NotSwitched")]);
 
-pub(crate) const ARCHIVE: Operation =
-    Operation::ok::<by_hand::Flag>("Archive a flag").or(&[("400", "NotSwitched")]);
+pub(crate) const ARCHIVE: Description =
+    Description::ok::<by_hand::Flag>("Archive a flag").or(&[("400", "NotSwitched")]);
 
-pub(crate) const UNARCHIVE: Operation =
-    Operation::ok::<by_hand::Flag>("Take a flag out of the archive").or(&[("400", "NotSwitched")]);
+pub(crate) const UNARCHIVE: Description =
+    Description::ok::<by_hand::Flag>("Take a flag out of the archive")
+        .or(&[("400", "NotSwitched")]);
 
 /// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment is the
 /// action. A flag that already has the state is not written.
@@ -138,8 +139,8 @@ struct FlagKeyBody<'a> {
     name: &'a str,
 }
 
-pub(crate) const DEPENDENTS: Operation =
-    Operation::ok::<Vec<FlagKeyBody<'static>>>("Flags whose conditions ask for this one");
+pub(crate) const DEPENDENTS: Description =
+    Description::ok::<Vec<FlagKeyBody<'static>>>("Flags whose conditions ask for this one");
 
 /// `GET feature_flags/:id/dependent_flags/`: flags that are on and have a condition on this one.
 pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -159,7 +160,7 @@ pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Pr
     Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
 }
 
-pub(crate) const VERSION: Operation = Operation::ok::<by_hand::FlagVersion>("A flag as it was");
+pub(crate) const VERSION: Description = Description::ok::<by_hand::FlagVersion>("A flag as it was");
 
 /// `GET feature_flags/:id/versions/:n/`: the flag at that version, from the activity log.
 pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -175,8 +176,8 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(crate) const REVERT: Operation =
-    Operation::ok::<by_hand::Flag>("Make a flag again what it was").or(&[INVALID]);
+pub(crate) const REVERT: Description =
+    Description::ok::<by_hand::Flag>("Make a flag again what it was").or(&[INVALID]);
 
 /// `POST feature_flags/:id/versions/:n/revert/`: restores the flag of that version, as a new version.
 pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -239,7 +240,7 @@ async fn at_version(
     Ok(fields)
 }
 
-pub(crate) const STATIC_COHORT: Operation = Operation::created::<NewCohortBody<'static>>(
+pub(crate) const STATIC_COHORT: Description = Description::created::<NewCohortBody<'static>>(
     "Make a list of those for whom the flag is on; needs cohort:write besides",
 )
 .or(&[INVALID]);

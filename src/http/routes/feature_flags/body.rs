@@ -13,7 +13,7 @@ use crate::response::Problem;
 use crate::routes::early_access_features::Summary;
 use crate::routes::feature_flags::filter::is_eligible_for_experiment;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use weir_base::clock::UnixMicros;
 use weir_metadata::cohorts::CohortId;
 use weir_metadata::flag_rules::cohorts::filters_mut;
@@ -122,7 +122,7 @@ pub(super) struct FlagBody<'a> {
     filters: Cow<'a, Value>,
     deleted: bool,
     active: bool,
-    created_by: Option<UserBody>,
+    created_by: Option<weir_api::accounts::User>,
     created_at: String,
     is_simple_flag: bool,
     /// A number as received, or null.
@@ -143,7 +143,7 @@ pub(super) struct FlagBody<'a> {
     has_enriched_analytics: Option<bool>,
     version: i64,
     updated_at: String,
-    last_modified_by: Option<UserBody>,
+    last_modified_by: Option<weir_api::accounts::User>,
     #[serde(flatten)]
     rest: Rest<'a>,
     /// Weir never encrypts payloads.
@@ -178,7 +178,7 @@ impl<'a> FlagBody<'a> {
             filters: filters(flag, snapshot),
             deleted: flag.deleted,
             active: flag.active,
-            created_by: created_by.map(|user| UserBody::new(user)),
+            created_by: created_by.map(|found| user(found)),
             created_at: flag.created_at.to_rfc3339(),
             is_simple_flag: flag.is_simple(),
             rollout_percentage: flag.rollout_percentage(),
@@ -198,7 +198,7 @@ impl<'a> FlagBody<'a> {
             last_modified_by: flag
                 .last_modified_by
                 .and_then(|user| snapshot.user(user))
-                .map(|user| UserBody::new(user)),
+                .map(|found| user(found)),
             rest: Rest(plain),
             has_encrypted_payloads: false,
             experiment_set_metadata: [],

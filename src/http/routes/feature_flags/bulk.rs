@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, check_length, refused};
-use crate::openapi::{INVALID, Operation, Parameter, REFUSED, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, REFUSED, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::filter;
 use crate::routes::feature_flags::filter::Wanted;
@@ -29,8 +29,8 @@ const DELETED_MAX: usize = 10_000;
 /// Most flags or definitions of other bulk changes; PostHog's number.
 const TAGGED_MAX: usize = 500;
 
-pub(crate) const BULK_KEYS: Operation =
-    Operation::ok::<by_hand::FeatureFlagsBulkKeysCreateAnswer>("The keys of some flags")
+pub(crate) const BULK_KEYS: Description =
+    Description::ok::<by_hand::FeatureFlagsBulkKeysCreateAnswer>("The keys of some flags")
         .says("By their ids")
         .body::<by_hand::FeatureFlagsBulkKeysCreateBody>()
         .or(&[REFUSED]);
@@ -76,8 +76,8 @@ fn id_of(value: &Value) -> Option<i64> {
     }
 }
 
-pub(crate) const MATCHING_IDS: Operation =
-    Operation::ok::<by_hand::FeatureFlagsMatchingIdsRetrieveAnswer>("The ids of the whole list")
+pub(crate) const MATCHING_IDS: Description =
+    Description::ok::<by_hand::FeatureFlagsMatchingIdsRetrieveAnswer>("The ids of the whole list")
         .query(&[
             Parameter::one_of("active", &["true", "false", "STALE"]),
             Parameter::one_of("archived", &["true", "false"]),
@@ -108,8 +108,8 @@ pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, 
     Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
 }
 
-pub(crate) const BULK_DELETE: Operation =
-    Operation::ok::<by_hand::BulkDeleted>("Delete many flags")
+pub(crate) const BULK_DELETE: Description =
+    Description::ok::<by_hand::BulkDeleted>("Delete many flags")
         .says("What was deleted")
         .body::<by_hand::BulkDelete>()
         .or(&[REFUSED]);
@@ -183,8 +183,8 @@ fn rollout_state(rollout: &Rollout<'_>) -> &'static str {
     }
 }
 
-pub(crate) const BULK_UPDATE_TAGS: Operation =
-    Operation::ok::<by_hand::BulkTagged>("Change the tags of many flags")
+pub(crate) const BULK_UPDATE_TAGS: Description =
+    Description::ok::<by_hand::BulkTagged>("Change the tags of many flags")
         .says("What was changed")
         .body::<by_hand::BulkTags>();
 

@@ -17,12 +17,11 @@ use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::{Operation, REFUSED, by_hand};
+use crate::openapi::{Description, REFUSED, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::across::is_own;
 use crate::routes::feature_flags::body::FlagBody;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::organizations::own;
 use crate::routes::store::problem;
 use crate::routes::{cohorts, store};
 use weir_app::App;
@@ -78,7 +77,7 @@ fn same_cohort<'s>(
     snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
 }
 
-pub(crate) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
+pub(crate) const COPY: Description = Description::ok::<by_hand::FlagsCopied>(
     "Copy a flag to other projects; needs cohort:write besides, if a cohort has to be made",
 )
 .says("What was copied, and what was not")
@@ -89,7 +88,7 @@ pub(crate) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: overwrites a flag of the same
 /// key in a target.
 pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own(app, &call)?;
+    auth::organization(&app.node.metadata.snapshot(), &call.asker.user, call.id())?;
     let Call { asker, request, .. } = call;
     let snapshot = app.node.metadata.snapshot();
     let mut fields = Fields::read(request).await?;

@@ -13,7 +13,7 @@ use crate::beside::beside;
 use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::Fields;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::minimal;
@@ -94,8 +94,8 @@ async fn answers<T: Default + Send + 'static>(
     Ok(evaluation.await?)
 }
 
-pub(crate) const EVALUATION_REASONS: Operation =
-    Operation::ok::<by_hand::EvaluationReasons>("Why flags are what they are for a distinct id")
+pub(crate) const EVALUATION_REASONS: Description =
+    Description::ok::<by_hand::EvaluationReasons>("Why flags are what they are for a distinct id")
         .query(&[
             Parameter::text("distinct_id").required(),
             Parameter::shared("groups"),
@@ -159,8 +159,8 @@ pub(super) fn value(verdict: &Verdict<'_>) -> Value {
     }
 }
 
-pub(crate) const MY_FLAGS: Operation =
-    Operation::ok::<Vec<by_hand::MyFlag>>("The flags as they are for the asker")
+pub(crate) const MY_FLAGS: Description =
+    Description::ok::<Vec<by_hand::MyFlag>>("The flags as they are for the asker")
         .query(&[Parameter::shared("groups")]);
 
 /// `GET feature_flags/my_flags/?groups=`: the flags evaluated for the caller.
@@ -196,8 +196,8 @@ impl Dependencies for NoFlags {
     }
 }
 
-pub(crate) const BLAST_RADIUS: Operation =
-    Operation::ok::<by_hand::Audience>("How many persons or groups a condition matches")
+pub(crate) const BLAST_RADIUS: Description =
+    Description::ok::<by_hand::Audience>("How many persons or groups a condition matches")
         .body::<by_hand::AudienceQuestion>();
 
 /// `POST feature_flags/user_blast_radius/`: the number of persons or groups that match the

@@ -7,7 +7,7 @@ use crate::auth::Principal;
 use crate::body::body;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::page::Page;
 use crate::response::{Attr, Problem, Response};
 use crate::routes::feature_flags::body::FlagBody;
@@ -20,8 +20,8 @@ use weir_metadata::error::MetadataError;
 use weir_metadata::flags::{FlagId, StoredFlag};
 use weir_metadata::roles::{RoleAccess, shown};
 
-pub(crate) const LIST: Operation =
-    Operation::page::<by_hand::RoleAccess>("The roles that may change a flag");
+pub(crate) const LIST: Description =
+    Description::page::<by_hand::RoleAccess>("The roles that may change a flag");
 
 /// `GET feature_flags/:flag/role_access/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -38,8 +38,9 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(crate) const CREATE: Operation =
-    Operation::created::<by_hand::RoleAccess>("Let a role change a flag").body::<RoleAccessWrite>();
+pub(crate) const CREATE: Description =
+    Description::created::<by_hand::RoleAccess>("Let a role change a flag")
+        .body::<RoleAccessWrite>();
 
 /// `POST feature_flags/:flag/role_access/` with `role_id`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -62,7 +63,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
 }
 
-pub(crate) const RETRIEVE: Operation = Operation::ok::<by_hand::RoleAccess>("One access");
+pub(crate) const RETRIEVE: Description = Description::ok::<by_hand::RoleAccess>("One access");
 
 /// `GET feature_flags/:flag/role_access/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -72,7 +73,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(app, &asker, &flag, &access).await?))
 }
 
-pub(crate) const DELETE: Operation = Operation::empty("204", "Take an access back");
+pub(crate) const DELETE: Description = Description::empty("204", "Take an access back");
 
 /// `DELETE feature_flags/:flag/role_access/:id/`: answered without a body.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -130,7 +131,7 @@ async fn body(
         app.node.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
     // A project does not disclose other projects, whoever the caller is.
     let projects = [asker.project.id];
-    let role = roles::body(app, &snapshot, Some(&projects), &role).await?;
+    let role = roles::shown_to(&app.node.metadata, Some(&projects), &role).await?;
     let calls = Calls::of_flag(app, flag.id).await?;
     let flag = serde_json::to_value(FlagBody::new(flag, &snapshot, asker, &calls));
     let flag = flag.map_err(|error| Problem::of(Kind::Internal, &error).with_attr(Attr::Null))?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value, json};
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::actions::unsuccessful;
@@ -21,8 +21,8 @@ use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
 use weir_metadata::flags::{FlagPatch, StoredFlag};
 
-pub(crate) const SET_CONDITION: Operation =
-    Operation::ok::<by_hand::Flag>("Change the percentage of one condition")
+pub(crate) const SET_CONDITION: Description =
+    Description::ok::<by_hand::Flag>("Change the percentage of one condition")
         .body::<by_hand::FeatureFlagsSetReleaseConditionRolloutCreateBody>()
         .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
 
@@ -40,8 +40,8 @@ pub async fn set_condition(app: &App, call: Call<Principal>) -> Result<Response,
     .await
 }
 
-pub(crate) const OPEN: Operation =
-    Operation::ok::<by_hand::Flag>("Put a condition for everybody before the others")
+pub(crate) const OPEN: Description =
+    Description::ok::<by_hand::Flag>("Put a condition for everybody before the others")
         .body::<by_hand::FeatureFlagsRollOutToEveryoneCreateBody>()
         .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::flag_id;
 use crate::routes::query;
@@ -77,8 +77,8 @@ fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
 
-pub(crate) const STATUS: Operation =
-    Operation::ok::<by_hand::FlagStatus>("Whether a flag is still of use")
+pub(crate) const STATUS: Description =
+    Description::ok::<by_hand::FlagStatus>("Whether a flag is still of use")
         .or(&[("404", "NoStatus")]);
 
 /// `GET feature_flags/:id/status/`.

@@ -15,7 +15,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::feature_flags::evaluations::{Plain, value};
 use crate::routes::feature_flags::find;
@@ -35,7 +35,7 @@ use weir_insights::events::history;
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.
 const NEW: i64 = 0;
 
-pub(crate) const TEST_EVALUATION: Operation = Operation::ok::<by_hand::TestedEvaluation>(
+pub(crate) const TEST_EVALUATION: Description = Description::ok::<by_hand::TestedEvaluation>(
     "The answer for one person and every step that leads to it; needs person:read besides",
 )
 .body::<by_hand::TestEvaluation>();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, Parameter, by_hand};
+use crate::openapi::{Description, Parameter, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::groups::{GroupBody, TypeBody, group, named, types_of};
 use crate::routes::persons::changes::carry_out;
@@ -23,8 +23,8 @@ const NAME_MAX_CHARS: usize = 400;
 
 const REQUIRED: &str = "This field is required.";
 
-pub(crate) const CREATE: Operation =
-    Operation::created::<GroupBody>("Make a group").optional_body::<by_hand::GroupWrite>();
+pub(crate) const CREATE: Description =
+    Description::created::<GroupBody>("Make a group").optional_body::<by_hand::GroupWrite>();
 
 /// `POST groups/` with `group_type_index`, `group_key` and `group_properties`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -63,7 +63,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
 }
 
-pub(crate) const UPDATE_PROPERTY: Operation = Operation::ok::<GroupBody>("Set one property")
+pub(crate) const UPDATE_PROPERTY: Description = Description::ok::<GroupBody>("Set one property")
     .query(&[
         Parameter::between("group_type_index", 0, 4).required(),
         Parameter::text("group_key").required(),
@@ -91,7 +91,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
-pub(crate) const DELETE_PROPERTY: Operation = Operation::ok::<GroupBody>("Remove one property")
+pub(crate) const DELETE_PROPERTY: Description = Description::ok::<GroupBody>("Remove one property")
     .query(&[
         Parameter::between("group_type_index", 0, 4).required(),
         Parameter::text("group_key").required(),
@@ -119,8 +119,8 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
-pub(crate) const UPDATE_TYPES: Operation =
-    Operation::ok::<Vec<TypeBody>>("Say what the groups of types are called")
+pub(crate) const UPDATE_TYPES: Description =
+    Description::ok::<Vec<TypeBody>>("Say what the groups of types are called")
         .named("groups_types_update_metadata_partial")
         .optional_body::<Vec<by_hand::GroupTypeWrite>>();
 

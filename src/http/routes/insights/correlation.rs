@@ -9,7 +9,7 @@ use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -30,7 +30,7 @@ use weir_insights::legacy::Filter;
 use weir_insights::node::{Node, NodeError};
 use weir_insights::selection::Unit;
 
-pub(crate) const CORRELATION: Operation = Operation::ok::<by_hand::CorrelationAnswer>(
+pub(crate) const CORRELATION: Description = Description::ok::<by_hand::CorrelationAnswer>(
     "What those who come through a funnel do or have more often than the others, or less often",
 )
 .says("What correlates")
@@ -96,7 +96,7 @@ fn subjects(correlation: &Correlation, answer: &Value) -> Option<Vec<Subject>> {
     rows.iter().map(subject).collect()
 }
 
-pub(crate) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>("Persons of a funnel who do or have something, with success or not").notes("Beside these, the filters of insights/funnel/correlation/").query(&[Parameter::text("funnel_correlation_person_entity").about("JSON of the events that they have between the first step and the end: id, type, properties"), Parameter::text("funnel_correlation_property_values").about("JSON list of filters of persons, where properties correlate"), Parameter::text("funnel_correlation_person_converted").about("true for those who come to the last step, false for the others"), Parameter::integer("funnel_correlation_person_limit").about("Another name of limit"), Parameter::integer("funnel_correlation_person_offset").about("Another name of offset"), Parameter::text("search").about("Part of email, name or distinct id"), Parameter::shared("limit"), Parameter::shared("offset")]).body::<by_hand::AnyObject>().or(&[INVALID]);
+pub(crate) const PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>("Persons of a funnel who do or have something, with success or not").notes("Beside these, the filters of insights/funnel/correlation/").query(&[Parameter::text("funnel_correlation_person_entity").about("JSON of the events that they have between the first step and the end: id, type, properties"), Parameter::text("funnel_correlation_property_values").about("JSON list of filters of persons, where properties correlate"), Parameter::text("funnel_correlation_person_converted").about("true for those who come to the last step, false for the others"), Parameter::integer("funnel_correlation_person_limit").about("Another name of limit"), Parameter::integer("funnel_correlation_person_offset").about("Another name of offset"), Parameter::text("search").about("Part of email, name or distinct id"), Parameter::shared("limit"), Parameter::shared("offset")]).body::<by_hand::AnyObject>().or(&[INVALID]);
 
 /// `GET persons/funnel/correlation/` and `POST`: the persons who do or have something, and come through the funnel
 /// or not.

@@ -9,7 +9,7 @@ use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::insights::{
     Paging, Told, URLS_MAX_BYTES, address, filter, find, invalid, problem, told,
@@ -44,8 +44,8 @@ const NAMES: [(&str, &str); 5] = [
     ("funnelTrendsEntrancePeriodStart", "entrance_period_start"),
 ];
 
-pub(crate) const FUNNEL: Operation =
-    Operation::ok::<by_hand::FunnelAnswer>("How many actors go from step to step")
+pub(crate) const FUNNEL: Description =
+    Description::ok::<by_hand::FunnelAnswer>("How many actors go from step to step")
         .query(&[
             Parameter::text("events"),
             Parameter::text("properties"),
@@ -86,7 +86,7 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     beside(&app.node.cpu, answer).await
 }
 
-pub(crate) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const FUNNEL_PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>(
     "Persons who came to a step of a funnel, or not further than to the step before",
 )
 .notes("Beside these, the filters of the funnel, as for insights/funnel/")

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::insights::{Paging, filter, find, invalid, problem, told};
 use crate::routes::query::insight;
@@ -15,8 +15,8 @@ use weir_insights::insight::ActorsOf;
 use weir_insights::paths::Paths;
 use weir_insights::paths::legacy::paths_query;
 
-pub(crate) const PATH: Operation =
-    Operation::ok::<by_hand::PathsAnswer>("Which steps persons take one after another")
+pub(crate) const PATH: Description =
+    Description::ok::<by_hand::PathsAnswer>("Which steps persons take one after another")
         .says("The edges between steps")
         .query(&[
             Parameter::text("path_type"),
@@ -49,7 +49,7 @@ pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     csv::answer(&app.node.cpu, StatusCode::OK, rendering, Value::Object(body)).await
 }
 
-pub(crate) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>(
     "Persons who went from a step to another one, or ended at one; those who did most often first",
 )
 .notes("Beside these, the filters of the paths, as for insights/path/")

@@ -9,7 +9,7 @@ use crate::beside::beside;
 use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::insights::{Paging, entity, filter, find, invalid, problem};
 use crate::routes::query::actors;
@@ -72,7 +72,7 @@ impl Question {
     }
 }
 
-pub(crate) const STICKINESS: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+pub(crate) const STICKINESS: Description = Description::ok::<by_hand::PersonsOfNumber>(
     "Persons who were active in some number of intervals, those with the largest numbers first",
 )
 .notes("Beside these, the filters of the stickiness, as for insights/trend/")
@@ -107,7 +107,7 @@ pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Pr
     question.answered(app, ActorsOf::Stickiness(stickiness, asked), "stickiness_days").await
 }
 
-pub(crate) const LIFECYCLE: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+pub(crate) const LIFECYCLE: Description = Description::ok::<by_hand::PersonsOfNumber>(
     "Persons with a status in an interval of a lifecycle",
 )
 .notes("Beside these, the filters of the lifecycle, as for insights/trend/")

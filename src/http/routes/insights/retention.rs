@@ -9,7 +9,7 @@ use crate::beside::beside;
 use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::page::Page;
 use crate::response::{Problem, Response};
 use crate::routes::insights::{URLS_MAX_BYTES, address, filter, find, invalid, problem, told};
@@ -27,7 +27,7 @@ use weir_query::persons::people::Part;
 const ROW: &str = "selected_interval";
 const VALUES: &str = "breakdown_values";
 
-pub(crate) const RETENTION: Operation = Operation::ok::<by_hand::RetentionAnswer>(
+pub(crate) const RETENTION: Description = Description::ok::<by_hand::RetentionAnswer>(
     "Of those who did something in an interval, how many came back in each one after it",
 )
 .says("The rows, each shorter by an interval than the one before")
@@ -73,7 +73,7 @@ fn add_urls(result: &mut Value, retention: &Retention, (filter, project): (&Filt
     }
 }
 
-pub(crate) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfRow>(
+pub(crate) const RETENTION_PERSONS: Description = Description::ok::<by_hand::PersonsOfRow>(
     "Persons of a row of a retention, those who were active in most of its intervals first",
 )
 .notes("Beside these, the filters of the retention, as for insights/retention/")

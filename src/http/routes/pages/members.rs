@@ -1,15 +1,14 @@
-//! Forms of settings that change who belongs to the organization, and roles. The functions of the API make the changes.
+//! Forms of settings that change who belongs to the organization, and roles.
 
-use hyper::Method;
-use serde_json::{Value, json};
-
-use crate::auth::CURRENT;
 use crate::response::Problem;
 use crate::routes::pages::settings::{Made, back, whole};
-use crate::routes::pages::visit::{Sent, Visit, form};
+use crate::routes::pages::visit::{Asking, Sent, Visit, form};
+use crate::routes::resource_access::{AccessLevelWrite, ResourceAccessWrite};
+use crate::routes::roles::{RoleCreate, RoleMemberWrite, RoleWrite};
+use crate::routes::{organizations, resource_access, roles};
 use weir_base::error::Kind;
+use weir_metadata::members::Level;
 use weir_web::pages::members::Added;
-use weir_web::parts::{part, text};
 use weir_web::state::parameters::Parameters;
 
 /// `POST settings/members`: `do` is `add`, `level` or `remove`. A new member's key is shown once.
@@ -17,27 +16,25 @@ pub async fn change(visit: Visit) -> Result<Sent, Problem> {
     let (asking, session) =
         (visit.asking.clone(), visit.session.as_ref().map(|session| session.id));
     let form = form(visit.request).await?;
-    let all = format!("/api/organizations/{CURRENT}/members/");
-    let one = format!("{all}{}/", part(form.get("id")));
+    let uuid = form.get("id").to_owned();
     match form.get("do") {
         "add" => {
-            let body = json!({"first_name": form.get("first_name"), "email": form.get("email"),
-                "level": number(&form, "level")?});
-            let made = asking.send(Method::POST, &all, &body).await?;
-            let member = Added {
-                email: form.get("email").to_owned(),
-                key: text(&made, "personal_api_key").to_owned(),
-                server: asking.server.clone(),
-            };
+            let email = form.get("email").trim().to_owned();
+            let first_name = Some(form.get("first_name").trim().to_owned());
+            let level = Some(level(&form)?);
+            let member = organizations::MemberWrite { email: email.clone(), first_name, level };
+            let made = asking.perform(organizations::AddMember { member }).await?.0;
+            let key = made.personal_api_key.unwrap_or_default();
+            let member = Added { email, key, server: asking.server.clone() };
             let made = Made { member: Some(member), ..Made::default() };
             return Ok(Sent::Page(whole(&asking, session, &made).await?));
         }
         "level" => {
-            let body = json!({"level": number(&form, "level")?});
-            asking.send(Method::PATCH, &one, &body).await?;
+            let change = organizations::LevelWrite { level: level(&form)? };
+            asking.perform(organizations::UpdateMember { uuid, change }).await?;
         }
         "remove" => {
-            asking.send(Method::DELETE, &one, &Value::Null).await?;
+            asking.perform(organizations::RemoveMember { uuid }).await?;
         }
         other => return Err(unknown(other)),
     }
@@ -48,39 +45,56 @@ pub async fn change(visit: Visit) -> Result<Sent, Problem> {
 pub async fn change_roles(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
-    let organization = format!("/api/organizations/{CURRENT}");
-    let (id, access) = (part(form.get("id")), || number(&form, "access"));
-    let (all, one) = (format!("{organization}/roles/"), format!("{organization}/roles/{id}/"));
-    let defaults = format!("{organization}/resource_access/");
-    let (method, path, body) = match form.get("do") {
-        "default" if id.is_empty() => {
-            let body = json!({"resource": "feature flags", "access_level": access()?});
-            (Method::POST, defaults, body)
-        }
-        "default" => {
-            (Method::PATCH, format!("{defaults}{id}/"), json!({"access_level": access()?}))
-        }
+    let id = form.get("id").to_owned();
+    let name = || form.get("name").trim().to_owned();
+    let access = || number(&form, "access");
+    match form.get("do") {
+        "default" => set_default(&asking, &id, access()?).await?,
         "create" => {
-            let body = json!({"name": form.get("name"), "feature_flags_access_level": access()?});
-            (Method::POST, all, body)
+            let feature_flags_access_level = Some(roles::AccessLevel(access()?));
+            let role = RoleCreate { name: name(), feature_flags_access_level };
+            asking.perform(roles::Create { role }).await?;
         }
         "save" => {
-            let body = json!({"name": form.get("name"), "feature_flags_access_level": access()?});
-            (Method::PATCH, one, body)
+            let feature_flags_access_level = Some(roles::AccessLevel(access()?));
+            let role = RoleWrite { name: Some(name()), feature_flags_access_level };
+            asking.perform(roles::Update { id, role }).await?;
         }
-        "delete" => (Method::DELETE, one, Value::Null),
+        "delete" => {
+            asking.perform(roles::Delete { id }).await?;
+        }
         "give" => {
-            let body = json!({"user_uuid": form.get("user")});
-            (Method::POST, format!("{one}role_memberships/"), body)
+            let member = RoleMemberWrite { user_uuid: form.get("user").to_owned() };
+            asking.perform(roles::AddMember { id, member }).await?;
         }
         "take" => {
-            let membership = part(form.get("membership"));
-            (Method::DELETE, format!("{one}role_memberships/{membership}/"), Value::Null)
+            let membership = form.get("membership").to_owned();
+            asking.perform(roles::RemoveMember { id, membership }).await?;
         }
         other => return Err(unknown(other)),
-    };
-    asking.send(method, &path, &body).await?;
+    }
     back(&asking, "#roles")
+}
+
+/// Sets what members without a role may do: changes the default of this id, or makes one.
+async fn set_default(asking: &Asking, id: &str, access: i64) -> Result<(), Problem> {
+    let access_level = resource_access::AccessLevel(access);
+    if id.is_empty() {
+        let resource = "feature flags".to_owned();
+        let access = ResourceAccessWrite { resource, access_level };
+        asking.perform(resource_access::Create { access }).await?;
+        return Ok(());
+    }
+    let id = id.parse().map_err(|_| Problem::not_found("Not found."))?;
+    let access = AccessLevelWrite { access_level };
+    asking.perform(resource_access::Update { id, access }).await?;
+    Ok(())
+}
+
+/// The level in a form.
+fn level(form: &Parameters) -> Result<Level, Problem> {
+    let number = number(form, "level")?;
+    Level::from_number(number).ok_or_else(|| wrong(format!("There is no level {number}.")))
 }
 
 fn number(form: &Parameters, name: &str) -> Result<i64, Problem> {

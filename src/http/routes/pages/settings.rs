@@ -6,21 +6,21 @@ use hyper::Method;
 use maud::html;
 use serde_json::{Value, json};
 
-use crate::auth;
-use crate::auth::CURRENT;
 use crate::response::Problem;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
-use crate::routes::store;
+use crate::routes::{organizations, resource_access, roles, store};
+use crate::{auth, page};
 use weir_base::error::Kind;
 use weir_metadata::members::Level;
 use weir_web::pages::members::Added;
 use weir_web::pages::settings::Shown;
 use weir_web::pages::{members as people, settings as shown};
-use weir_web::parts::{integer, items, page, text};
+use weir_web::parts;
+use weir_web::parts::{integer, items, text};
 use weir_web::state::parameters::Parameters;
 
 /// Most members and roles that are shown.
-const ROWS: &str = "500";
+const ROWS: page::Page = page::Page { limit: 500, offset: 0 };
 
 /// `GET settings`.
 pub async fn settings(visit: Visit) -> Result<Sent, Problem> {
@@ -50,17 +50,10 @@ pub(super) async fn whole(
         true => Some(asking.get("/api/personal_api_keys/", &[]).await?),
         false => None,
     };
-    let of_organization = async |path: &str, scope: &str| match asking.may(scope) {
-        true => {
-            let path = format!("/api/organizations/{CURRENT}/{path}/");
-            asking.get(&path, &[("limit", ROWS)]).await.map(Some)
-        }
-        false => Ok(None),
-    };
-    let members = of_organization("members", "organization_member:read").await?;
-    let members = members.map(|found| items(&found, "results").to_vec());
-    let roles = of_organization("roles", "organization:read").await?;
-    let defaults = of_organization("resource_access", "organization:read").await?;
+    let members = asking.if_may(organizations::Members { page: ROWS }).await?;
+    let members = members.map(|found| found.results);
+    let roles = asking.if_may(roles::List { page: ROWS }).await?;
+    let defaults = asking.if_may(resource_access::List { page: ROWS }).await?;
     let is_admin = auth::require_level(&asking.asker.key, Level::Admin).is_ok();
     let may = |scope: &str| is_admin && asking.may(scope);
     let sessions = match asking.may("personal_api_key:read") {
@@ -77,11 +70,11 @@ pub(super) async fn whole(
         (shown::files(id, &asking.app.shard.tables.name("events")))
         (shown::kept(id))
         @if let Some(members) = &members {
-            (people::members((id, zone), members, may("organization_member:write")))
+            (people::members(id, zone, members, may("organization_member:write")))
         }
         @if let Some(roles) = &roles {
-            @let defaults = defaults.as_ref().map(|own| items(own, "results")).unwrap_or_default();
-            (people::roles(id, items(roles, "results"), (defaults, members.as_deref().unwrap_or_default()), may("organization:write")))
+            @let default = defaults.as_ref().and_then(|own| own.results.first());
+            (people::roles(id, &roles.results, default, members.as_deref().unwrap_or_default(), may("organization:write")))
         }
         @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
@@ -122,7 +115,7 @@ pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
     let form = form(visit.request).await?;
     let made =
         asking.send(Method::POST, "/api/projects/", &json!({"name": form.get("name")})).await?;
-    let address = page(integer(&made, "id").unwrap_or(asking.project()), "onboarding");
+    let address = parts::page(integer(&made, "id").unwrap_or(asking.project()), "onboarding");
     Ok(Sent::Other(see_other(&address)?))
 }
 
@@ -169,6 +162,6 @@ fn number(form: &Parameters) -> Result<i64, Problem> {
 
 /// Leads back to a part of the page.
 pub(super) fn back(asking: &Asking, part: &str) -> Result<Sent, Problem> {
-    let address = format!("{}{part}", page(asking.project(), "settings"));
+    let address = format!("{}{part}", parts::page(asking.project(), "settings"));
     Ok(Sent::Other(see_other(&address)?))
 }

@@ -15,10 +15,12 @@ use maud::{Markup, html};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::auth::{Asker, Principal};
+use crate::auth::Principal;
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
 use crate::call::{Call, Rendering, Renderings};
+use crate::operation::serve::Arrived;
+use crate::operation::{Caller, Context, Operation};
 use crate::page::base_url;
 use crate::request::Request;
 use crate::response::{Body, Problem, Response};
@@ -224,6 +226,26 @@ impl Asking {
         self.held.lock().push(held);
     }
 
+    /// What an operation gives whoever looks at the page.
+    ///
+    /// # Errors
+    ///
+    /// 403 without the rights to it; else those of the operation.
+    pub async fn perform<O: Operation>(&self, operation: O) -> Result<O::Out, Problem> {
+        let who = O::Who::of_page(&self.app.node.metadata.snapshot(), &self.asker)?;
+        let (app, rendering, memory) = (self.app.clone(), Rendering::Json, self.memory());
+        let cx = Context { app, who, rendering, memory, is_drawn: true };
+        cx.perform(operation).await
+    }
+
+    /// The same; `None` where the key does not grant its scope, so that a page shows what its reader may see.
+    pub async fn if_may<O: Operation>(&self, operation: O) -> Result<Option<O::Out>, Problem> {
+        match self.may(O::SCOPE) {
+            true => self.perform(operation).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// `GET` of an endpoint of the project.
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Problem> {
         let query = parts::query(query);
@@ -283,14 +305,20 @@ impl Asking {
             Renderings::Own => Rendering::Json,
             _ => Rendering::choose(renderings, managed.suffix, format.as_deref(), None)?,
         };
-        let parameters = managed.parameters;
         match managed.endpoint.run {
             Run::Project(run) => {
+                let parameters = managed.parameters;
                 run(&self.app, Call { asker, parameters, rendering, request }).await
             }
             Run::Account(run) => {
-                let asker = Asker { key: asker.key, user: asker.user };
+                let (asker, parameters) = (asker.asker(), managed.parameters);
                 run(&self.app, Call { asker, parameters, rendering, request }).await
+            }
+            Run::Operation(_, run) => {
+                let (owner, asker) = (managed.owner, asker.asker());
+                let path = managed.endpoint.names().zip(managed.parameters).collect();
+                run(&self.app, Arrived { owner, path, rendering: Ok(rendering), asker, request })
+                    .await
             }
         }
     }

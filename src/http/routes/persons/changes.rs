@@ -25,8 +25,8 @@ use weir_identity::person::Person;
 use weir_ingest::activity;
 use weir_ingest::operation::{Action, Operation};
 
-pub(crate) const UPDATE: openapi::Operation =
-    openapi::Operation::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();
+pub(crate) const UPDATE: openapi::Description =
+    openapi::Description::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();
 
 /// `PATCH persons/:id/`, and `PUT`, which does the same: sets the properties of the body and keeps
 /// all others.
@@ -43,8 +43,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
 
-pub(crate) const UPDATE_PROPERTY: openapi::Operation =
-    openapi::Operation::accepted::<PersonBody>("Set one property")
+pub(crate) const UPDATE_PROPERTY: openapi::Description =
+    openapi::Description::accepted::<PersonBody>("Set one property")
         .query(&[Parameter::text("key"), Parameter::text("value")])
         .optional_body::<by_hand::PropertyWrite>();
 
@@ -65,8 +65,8 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
 
-pub(crate) const DELETE_PROPERTY: openapi::Operation =
-    openapi::Operation::created::<PersonBody>("Remove one property")
+pub(crate) const DELETE_PROPERTY: openapi::Description =
+    openapi::Description::created::<PersonBody>("Remove one property")
         .query(&[Parameter::text("$unset")])
         .optional_body::<by_hand::PropertyUnset>();
 
@@ -83,8 +83,8 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     change(app, &asker, &id, edit, rendering).await
 }
 
-pub(crate) const RESET_DISTINCT_ID: openapi::Operation =
-    openapi::Operation::empty("202", "Let a distinct id of a deleted person be used again")
+pub(crate) const RESET_DISTINCT_ID: openapi::Description =
+    openapi::Description::empty("202", "Let a distinct id of a deleted person be used again")
         .body::<by_hand::PersonsResetPersonDistinctIdCreateBody>();
 
 /// `POST persons/reset_person_distinct_id/` with `distinct_id`: makes a distinct id usable again

@@ -14,7 +14,7 @@ use crate::auth::Principal;
 use crate::body::body;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -121,8 +121,8 @@ fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
     asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
 }
 
-pub(crate) const DELETE: Operation =
-    Operation::empty("202", "Delete a person, its events, or both")
+pub(crate) const DELETE: Description =
+    Description::empty("202", "Delete a person, its events, or both")
         .query(&[
             Parameter::boolean("delete_events").about("Whether the events go too"),
             Parameter::boolean("keep_person").about("Whether only the events go"),
@@ -137,8 +137,8 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-pub(crate) const DELETE_EVENTS: Operation =
-    Operation::empty("202", "Delete the events of a person").or(&[INVALID]);
+pub(crate) const DELETE_EVENTS: Description =
+    Description::empty("202", "Delete the events of a person").or(&[INVALID]);
 
 /// `POST persons/:id/delete_events/`: deletes the events and keeps the person.
 pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -148,8 +148,8 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-pub(crate) const DELETE_RECORDINGS: Operation =
-    Operation::empty("202", "Does nothing: there are no recordings").or(&[INVALID]);
+pub(crate) const DELETE_RECORDINGS: Description =
+    Description::empty("202", "Does nothing: there are no recordings").or(&[INVALID]);
 
 /// `POST persons/:id/delete_recordings/`: Weir stores no recordings.
 pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -172,7 +172,7 @@ async fn delete_one(
     }
 }
 
-pub(crate) const BULK_DELETE: Operation = Operation::accepted::<BulkBody>("Delete persons")
+pub(crate) const BULK_DELETE: Description = Description::accepted::<BulkBody>("Delete persons")
     .says("What was deleted")
     .query(&[
         Parameter::boolean("delete_events").about("Whether the events go too"),
@@ -212,8 +212,8 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     Ok(Response::json(StatusCode::ACCEPTED, &body))
 }
 
-pub(crate) const STATUS: Operation =
-    Operation::page::<DeletionBody>("What has become of deletions of events, newest first")
+pub(crate) const STATUS: Description =
+    Description::page::<DeletionBody>("What has become of deletions of events, newest first")
         .query(&[
             Parameter::one_of("status", &["pending", "completed", "all"]),
             Parameter::uuid("person_uuid"),

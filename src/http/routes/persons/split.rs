@@ -14,7 +14,7 @@ use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Operation, by_hand};
+use crate::openapi::{Description, by_hand};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::persons;
@@ -27,9 +27,10 @@ use weir_ingest::operation::Action;
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
 
-pub(crate) const SPLIT: Operation =
-    Operation::created::<PersonBody>("Give every other distinct id, or some, a person of its own")
-        .optional_body::<by_hand::Split>();
+pub(crate) const SPLIT: Description = Description::created::<PersonBody>(
+    "Give every other distinct id, or some, a person of its own",
+)
+.optional_body::<by_hand::Split>();
 
 /// Splits a person. The body may contain `main_distinct_id`, the id that the person keeps, or
 /// `distinct_ids_to_split`, the ids that leave it.

@@ -17,7 +17,7 @@ use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::openapi::{Description, INVALID, Parameter, by_hand};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::definition_parameters::boolean;
@@ -44,8 +44,8 @@ struct TimelineBody {
     effective_date_to: String,
 }
 
-pub(crate) const TIMELINE: Operation =
-    Operation::ok::<by_hand::Timeline>("When properties of a person changed")
+pub(crate) const TIMELINE: Description =
+    Description::ok::<by_hand::Timeline>("When properties of a person changed")
         .query(&[
             Parameter::text("events").about("A JSON list of series"),
             Parameter::text("properties").about("A JSON list of property filters"),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
-use crate::openapi::{Operation, Parameter};
+use crate::openapi::{Description, Parameter};
 use crate::response::{Problem, Response};
 use crate::routes::query;
 use weir_app::App;
@@ -32,8 +32,8 @@ pub(in crate::routes) struct ValueBody {
     pub(in crate::routes) count: usize,
 }
 
-pub(crate) const VALUES: Operation =
-    Operation::ok::<Vec<ValueBody>>("Values of a property of persons")
+pub(crate) const VALUES: Description =
+    Description::ok::<Vec<ValueBody>>("Values of a property of persons")
         .query(&[Parameter::text("key"), Parameter::text("value").about("Part of the values")]);
 
 /// The most frequent values of the property `key`; with `value`, only those that contain it.

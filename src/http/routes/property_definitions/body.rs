@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::routes::user_body::UserBody;
+use crate::routes::user_body::user;
 use weir_event::json;
 use weir_insights::property_definitions::{AllNotes, IS_SEEN};
 use weir_metadata::accounts::UserId;
@@ -33,10 +33,10 @@ pub(super) struct DefinitionBody {
     is_seen_on_filtered_events: Value,
     description: Option<String>,
     updated_at: Option<String>,
-    updated_by: Option<UserBody>,
+    updated_by: Option<weir_api::accounts::User>,
     verified: bool,
     verified_at: Option<String>,
-    verified_by: Option<UserBody>,
+    verified_by: Option<weir_api::accounts::User>,
     hidden: bool,
 }
 
@@ -66,7 +66,7 @@ impl DefinitionBody {
 
     fn build(mut row: Map<String, Value>, notes: Notes, snapshot: &Snapshot) -> Self {
         let mut field = |name: &str| row.remove(name).unwrap_or_default();
-        let user = |id: Option<UserId>| snapshot.user(id?).map(|user| UserBody::new(user));
+        let user = |id: Option<UserId>| snapshot.user(id?).map(|found| user(found));
         Self {
             id: field("id"),
             name: field("name"),

@@ -11,7 +11,7 @@ use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::{Fields, refused};
 use crate::lasting::ENDED;
-use crate::openapi::{INVALID, Operation, by_hand};
+use crate::openapi::{Description, INVALID, by_hand};
 use crate::response::{Problem, Response};
 use crate::routes::query::answer::Told;
 use crate::routes::query::insight::settings;
@@ -96,7 +96,7 @@ fn begun(
     let status = ticket.status.clone();
     let (own, tasks) = (app.clone(), app.node.tasks.0.clone());
     let work = async move {
-        let tasks = own.tasks.0.clone();
+        let tasks = own.node.tasks.0.clone();
         let computing = compute(&own, &ticket, (key, query, question), &owner);
         // What is cut short ends its queries.
         tokio::select! {
@@ -104,7 +104,7 @@ fn begun(
             () = ticket.stopped() => {}
             () = own.ended() => {
                 let outcome = Outcome::Failed { detail: ENDED.to_owned(), is_fault: false };
-                ticket.end(outcome, own.clock.now());
+                ticket.end(outcome, own.node.clock.now());
             }
             () = tasks.shutdown().cancelled() => {}
         }
@@ -163,8 +163,8 @@ pub(in crate::routes) async fn cancellable<T>(
     }
 }
 
-pub(crate) const CANCEL: Operation =
-    Operation::created::<by_hand::AnyObject>("Cancel the query with a client_query_id")
+pub(crate) const CANCEL: Description =
+    Description::created::<by_hand::AnyObject>("Cancel the query with a client_query_id")
         .body::<by_hand::AnyObject>()
         .or(&[INVALID]);
 

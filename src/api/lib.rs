@@ -1,0 +1,5 @@
+//! Answers of operations as types: their JSON is that of the API, their schemas are in its description, and pages draw
+//! their fields. No engines, no HTTP, no product logic: `weir-http` makes them of what is stored.
+
+pub mod accounts;
+pub mod activity;

@@ -1,0 +1,288 @@
+//! What the server does for a caller, apart from how it is asked: [`Operation`]. An operation is a type whose fields are
+//! what it is told, with a function that gives a typed answer. The router reads it from requests ([`serve`]), pages make
+//! it themselves ([`Context::perform`]); both find the same rights checked.
+
+pub mod input;
+pub mod output;
+pub mod serve;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::auth;
+use crate::auth::{Asker, Principal};
+use crate::budget::Memory;
+use crate::call::Rendering;
+use crate::openapi::Shape;
+use crate::operation::input::Input;
+use crate::operation::output::{Output, PageRows};
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::store;
+use weir_app::App;
+use weir_metadata::Metadata;
+use weir_metadata::accounts::{PersonalKey, User, UserId};
+use weir_metadata::error::MetadataError;
+use weir_metadata::members::{Level, Organization};
+use weir_metadata::snapshot::Snapshot;
+
+/// One thing that the server does.
+pub trait Operation: Input {
+    /// By whom it is asked, and about what.
+    type Who: Caller;
+
+    /// What it gives.
+    type Out: Output;
+
+    /// The scope that a key needs, such as `person:read`.
+    const SCOPE: &'static str;
+
+    /// Checks what a caller needs besides the scope, before anything else is read of a request.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    fn permit(_who: &Self::Who) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    ///
+    /// The problem that the client gets as its answer.
+    fn perform(
+        self,
+        cx: &Context<Self::Who>,
+    ) -> impl Future<Output = Result<Self::Out, Problem>> + Send;
+}
+
+/// What an operation works with.
+#[derive(Debug)]
+pub struct Context<Who> {
+    /// The engines.
+    pub app: App,
+    /// Who asks, and about what.
+    pub who: Who,
+    /// The format of the answer, where an endpoint has several.
+    pub rendering: Rendering,
+    /// The budget for what is read and written for the answer.
+    pub(super) memory: Memory,
+    /// Whether a page draws the answer, instead of a client that gets its text.
+    pub(super) is_drawn: bool,
+}
+
+impl<Who: Caller> Context<Who> {
+    /// What another operation gives the same caller.
+    ///
+    /// # Errors
+    ///
+    /// 403 without the rights to it; else those of the operation.
+    pub async fn perform<O: Operation<Who = Who>>(&self, operation: O) -> Result<O::Out, Problem> {
+        check::<O>(&self.who)?;
+        operation.perform(self).await
+    }
+
+    /// The metadata of now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.app.node.metadata.snapshot()
+    }
+
+    /// The metadata store.
+    pub fn metadata(&self) -> &Metadata {
+        &self.app.node.metadata
+    }
+
+    /// The user who asks.
+    pub fn user(&self) -> UserId {
+        self.who.user().id
+    }
+
+    /// The rows of a page of a list, of at most so many bytes.
+    pub(super) fn rows<T: Serialize>(&self, bytes_max: usize) -> PageRows<T> {
+        PageRows::new(&self.memory, bytes_max, self.is_drawn)
+    }
+
+    /// Runs a write to the metadata to its end even if the client disconnects.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`store::problem`].
+    pub async fn write<T: Send + 'static, W>(
+        &self,
+        name: &'static str,
+        write: impl FnOnce(Metadata) -> W,
+    ) -> Result<T, Problem>
+    where
+        W: Future<Output = Result<T, MetadataError>> + Send + 'static,
+    {
+        store::write(&self.app, name, write(self.app.node.metadata.clone())).await
+    }
+}
+
+/// Checks that the caller has the rights to an operation.
+///
+/// # Errors
+///
+/// 403.
+fn check<O: Operation>(who: &O::Who) -> Result<(), Problem> {
+    auth::require(who.key(), O::SCOPE)?;
+    O::permit(who)
+}
+
+/// What the description says of an operation.
+pub fn shape<O: Operation>() -> Shape {
+    let mut shape = Shape::empty();
+    O::describe(&mut shape);
+    <O::Out as Output>::describe(&mut shape);
+    shape
+}
+
+/// The beginnings of paths, by what they name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `P/`: a project.
+    Project,
+    /// `O/`: an organization.
+    Organization,
+    /// `/api/`: nothing.
+    Neither,
+}
+
+/// Who asks for an operation, and about what.
+pub trait Caller: Clone + Send + Sync + Sized {
+    /// The paths of its operations.
+    const ROOT: Root;
+
+    /// `asker`, with the owner that the path names: a project or an organization; empty without one.
+    ///
+    /// # Errors
+    ///
+    /// 404 for an unknown owner, 403 for one that the key may not use.
+    fn of_path(
+        snapshot: &Snapshot,
+        request: &Request,
+        asker: Asker,
+        owner: &str,
+    ) -> Result<Self, Problem>;
+
+    /// The one who looks at a page of a project.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of_path`].
+    fn of_page(snapshot: &Snapshot, principal: &Principal) -> Result<Self, Problem>;
+
+    /// The key that was sent.
+    fn key(&self) -> &Arc<PersonalKey>;
+
+    /// The owner of the key.
+    fn user(&self) -> &Arc<User>;
+}
+
+impl Caller for Asker {
+    const ROOT: Root = Root::Neither;
+
+    fn of_path(_: &Snapshot, _: &Request, asker: Asker, _: &str) -> Result<Self, Problem> {
+        Ok(asker)
+    }
+
+    fn of_page(_: &Snapshot, principal: &Principal) -> Result<Self, Problem> {
+        Ok(principal.asker())
+    }
+
+    fn key(&self) -> &Arc<PersonalKey> {
+        &self.key
+    }
+
+    fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+}
+
+impl Caller for Principal {
+    const ROOT: Root = Root::Project;
+
+    fn of_path(
+        snapshot: &Snapshot,
+        request: &Request,
+        asker: Asker,
+        owner: &str,
+    ) -> Result<Self, Problem> {
+        auth::principal(snapshot, request, asker, owner)
+    }
+
+    fn of_page(_: &Snapshot, principal: &Principal) -> Result<Self, Problem> {
+        Ok(principal.clone())
+    }
+
+    fn key(&self) -> &Arc<PersonalKey> {
+        &self.key
+    }
+
+    fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+}
+
+/// The caller, and the organization of the request, which is the caller's.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The key that was sent.
+    pub key: Arc<PersonalKey>,
+    /// The owner of the key.
+    pub user: Arc<User>,
+    /// The organization.
+    pub organization: Arc<Organization>,
+}
+
+impl Member {
+    /// Checks that the user is an admin, with a key that is not limited to some projects.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    pub fn require_admin(&self) -> Result<(), Problem> {
+        auth::require_level(&self.key, Level::Admin)
+    }
+
+    /// The same for what lets others change flags: who may not change flags gives nobody the right to.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    pub fn require_granter(&self) -> Result<(), Problem> {
+        self.require_admin()?;
+        auth::require(&self.key, "feature_flag:write")
+    }
+}
+
+impl Caller for Member {
+    const ROOT: Root = Root::Organization;
+
+    fn of_path(
+        snapshot: &Snapshot,
+        _: &Request,
+        asker: Asker,
+        owner: &str,
+    ) -> Result<Self, Problem> {
+        let organization = auth::organization(snapshot, &asker.user, owner)?;
+        Ok(Self { key: asker.key, user: asker.user, organization })
+    }
+
+    fn of_page(snapshot: &Snapshot, principal: &Principal) -> Result<Self, Problem> {
+        let organization = auth::organization(snapshot, &principal.user, auth::CURRENT)?;
+        let Principal { key, user, .. } = principal.clone();
+        Ok(Self { key, user, organization })
+    }
+
+    fn key(&self) -> &Arc<PersonalKey> {
+        &self.key
+    }
+
+    fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+}

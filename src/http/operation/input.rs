@@ -1,0 +1,232 @@
+//! What an operation is told, as a struct by [`input!`]: each field is part of the path, of the query or the body, is read
+//! from there in the order of its declaration, and is described by its type.
+
+use uuid::Uuid;
+
+use crate::fields::Fields;
+use crate::openapi::{Paging, Parameter, Shape};
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Problem;
+
+/// What can be read from a request.
+pub trait Input: Sized + Send {
+    /// Whether it has a part in the body, which is read for it.
+    const HAS_BODY: bool;
+
+    /// Adds its parts to the description.
+    fn describe(shape: &mut Shape);
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// That of the first part that cannot be read.
+    fn take(parts: &mut Parts<'_>) -> Result<Self, Problem>;
+}
+
+/// The parts of a request.
+#[derive(Debug)]
+pub struct Parts<'r> {
+    /// The head, with the query.
+    pub(super) request: &'r Request,
+    /// Names and values of the `:names` in the path.
+    pub(super) path: Vec<(&'static str, String)>,
+    /// The body; empty if the operation has none.
+    pub(super) body: Fields,
+}
+
+/// A type of what is in a path.
+pub trait InPath: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// 404: nothing has such a name.
+    fn of(text: String) -> Result<Self, Problem>;
+}
+
+impl InPath for String {
+    fn of(text: String) -> Result<Self, Problem> {
+        Ok(text)
+    }
+}
+
+impl InPath for i64 {
+    fn of(text: String) -> Result<Self, Problem> {
+        text.parse().map_err(|_| Problem::not_found("Not found."))
+    }
+}
+
+impl InPath for Uuid {
+    fn of(text: String) -> Result<Self, Problem> {
+        Self::try_parse(&text).map_err(|_| Problem::not_found("Not found."))
+    }
+}
+
+/// A type of what is in a query.
+pub trait InQuery: Sized {
+    /// Adds it to the description, under this name.
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape);
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a value that it cannot have.
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem>;
+}
+
+impl InQuery for Option<String> {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        Ok(request.query(name).map(std::borrow::Cow::into_owned))
+    }
+}
+
+/// `limit` and `offset`, whatever the field is called.
+impl InQuery for Page {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.paging = Paging::Offset;
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self::of(request))
+    }
+}
+
+/// A type of a body.
+pub trait InBody: Sized {
+    /// Adds it to the description.
+    fn describe(shape: &mut Shape);
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// 400 for the first field that cannot be read.
+    fn take(fields: &mut Fields) -> Result<Self, Problem>;
+}
+
+/// Parts of paths, for [`input!`].
+pub mod path {
+    use super::{InPath, Parts};
+    use crate::openapi::Shape;
+    use crate::response::Problem;
+
+    /// Whether it is in the body.
+    pub const IS_BODY: bool = false;
+
+    /// The description has the parameters of a path by the path.
+    pub fn describe<T: InPath>(_: &'static str, _: &'static str, _: &mut Shape) {}
+
+    /// Reads the part of this name.
+    ///
+    /// # Errors
+    ///
+    /// 404.
+    pub fn take<T: InPath>(parts: &mut Parts<'_>, name: &str) -> Result<T, Problem> {
+        let found = parts.path.iter_mut().find(|(own, _)| *own == name);
+        T::of(found.map(|(_, value)| std::mem::take(value)).unwrap_or_default())
+    }
+}
+
+/// Parts of queries, for [`input!`].
+pub mod query {
+    use super::{InQuery, Parts};
+    use crate::openapi::Shape;
+    use crate::response::Problem;
+
+    /// Whether it is in the body.
+    pub const IS_BODY: bool = false;
+
+    /// Adds it to the description.
+    pub fn describe<T: InQuery>(name: &'static str, about: &'static str, shape: &mut Shape) {
+        T::describe(name, about, shape);
+    }
+
+    /// Reads the parameter of this name.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub fn take<T: InQuery>(parts: &mut Parts<'_>, name: &'static str) -> Result<T, Problem> {
+        T::take(parts.request, name)
+    }
+}
+
+/// Bodies, for [`input!`].
+pub mod body {
+    use super::{InBody, Parts};
+    use crate::openapi::Shape;
+    use crate::response::Problem;
+
+    /// Whether it is in the body.
+    pub const IS_BODY: bool = true;
+
+    /// Adds it to the description.
+    pub fn describe<T: InBody>(_: &'static str, _: &'static str, shape: &mut Shape) {
+        T::describe(shape);
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub fn take<T: InBody>(parts: &mut Parts<'_>, _: &'static str) -> Result<T, Problem> {
+        T::take(&mut parts.body)
+    }
+}
+
+/// Declares what an operation is told: a struct with the place of each field before its name, `path`, `query` or `body`.
+/// A field of the path is the `:name` of its row in the table, one of the query the parameter of its name.
+macro_rules! input {
+    (
+        $(#[$of:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[doc = $about:literal])* $place:ident $field:ident: $kind:ty,)*
+        }
+    ) => {
+        $(#[$of])*
+        #[derive(Debug)]
+        $vis struct $name {
+            $(
+                #[doc = concat!("`", stringify!($field), "` of the ", stringify!($place), ".")]
+                #[doc = ""]
+                $(#[doc = $about])*
+                $vis $field: $kind,
+            )*
+        }
+
+        impl crate::operation::input::Input for $name {
+            const HAS_BODY: bool = false $(|| crate::operation::input::$place::IS_BODY)*;
+
+            fn describe(shape: &mut crate::openapi::Shape) {
+                let _ = &shape;
+                $(crate::operation::input::$place::describe::<$kind>(
+                    stringify!($field),
+                    concat!($($about),*).trim_ascii(),
+                    shape,
+                );)*
+            }
+
+            fn take(
+                parts: &mut crate::operation::input::Parts<'_>,
+            ) -> Result<Self, crate::response::Problem> {
+                let _ = &parts;
+                Ok(Self {
+                    $($field: crate::operation::input::$place::take::<$kind>(
+                        parts,
+                        stringify!($field),
+                    )?,)*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use input;

@@ -1,0 +1,67 @@
+//! An operation over HTTP: who asks, with which rights, what is read, what is answered. In this order, so that whoever may
+//! not do something learns nothing else of it.
+
+use crate::auth::Asker;
+use crate::call::{Answer, Rendering};
+use crate::fields::Fields;
+use crate::operation;
+use crate::operation::input::Parts;
+use crate::operation::output::{Output, Reply};
+use crate::operation::{Caller, Context, Operation};
+use crate::request::Request;
+use crate::response::Problem;
+use weir_app::App;
+
+/// An authenticated request to the endpoint of an operation.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The project or organization in the path; empty without one.
+    pub owner: String,
+    /// Names and values of the `:names` in the path.
+    pub path: Vec<(&'static str, String)>,
+    /// The format of the response; the refusal of one that the endpoint has not comes after those of rights.
+    pub rendering: Result<Rendering, Problem>,
+    /// The authenticated caller.
+    pub asker: Asker,
+    /// The request, its body unread.
+    pub request: Request,
+}
+
+/// Reads an operation from a request, does it, and answers.
+pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
+    Box::pin(async move {
+        let begun = begin(app, arrived, operation::check::<O>, O::HAS_BODY).await?;
+        let Begun { cx, request, path, body } = begun;
+        let operation = O::take(&mut Parts { request: &request, path, body })?;
+        let out = operation.perform(&cx).await?;
+        out.respond(&Reply { app, request: &request, rendering: cx.rendering }).await
+    })
+}
+
+/// A request whose caller has the rights to its operation, which is to be read.
+struct Begun<Who> {
+    cx: Context<Who>,
+    request: Request,
+    path: Vec<(&'static str, String)>,
+    body: Fields,
+}
+
+async fn begin<Who: Caller>(
+    app: &App,
+    arrived: Arrived,
+    check: fn(&Who) -> Result<(), Problem>,
+    has_body: bool,
+) -> Result<Begun<Who>, Problem> {
+    let Arrived { owner, path, rendering, asker, mut request } = arrived;
+    let snapshot = app.node.metadata.snapshot();
+    let who = Who::of_path(&snapshot, &request, asker, &owner)?;
+    check(&who)?;
+    let rendering = rendering?;
+    let memory = request.memory();
+    let cx = Context { app: app.clone(), who, rendering, memory, is_drawn: false };
+    let body = match has_body {
+        true => Fields::take(&mut request).await?,
+        false => Fields::default(),
+    };
+    Ok(Begun { cx, request, path, body })
+}

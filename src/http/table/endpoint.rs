@@ -1,0 +1,188 @@
+//! One row of the table: [`Endpoint`], and what makes one, [`op`] and [`at`].
+
+use std::borrow::Cow;
+
+use crate::auth::{Asker, Principal};
+use crate::call::{Answer, Call, Renderings};
+use crate::openapi::{Description, Refusal, Shape, Words};
+use crate::operation;
+use crate::operation::serve::{Arrived, serve};
+use crate::operation::{Caller, Operation, Root};
+use crate::table::COMPRESSED;
+use weir_app::App;
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Methods, separated by spaces, such as `PUT PATCH`.
+    pub(super) methods: &'static str,
+    /// The path in the table; also the name in metrics and logs.
+    pub path: &'static str,
+    /// The scope that a key needs, such as `person:read`.
+    pub scope: &'static str,
+    /// The formats of the response.
+    pub renderings: Renderings,
+    /// Whether `Allow` lists the methods.
+    pub(super) is_allowed: bool,
+    /// Whether it reads events or persons, which may be very many.
+    pub(super) is_analytics: bool,
+    /// The parameter, with its value in lower case, that makes a request an analytics request.
+    analytics_with: Option<(&'static str, &'static str)>,
+    description: Described,
+    /// The route function.
+    pub run: Run,
+}
+
+/// Where the description of an endpoint comes from.
+#[derive(Clone, Copy, Debug)]
+enum Described {
+    /// It is written by hand.
+    ByHand,
+    /// A constant next to the route function.
+    Of(&'static Description),
+    /// The row, and the types of the operation.
+    Operation(Words, fn() -> Shape),
+}
+
+/// The route function, by the kind of caller that it needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// An endpoint of a project.
+    Project(for<'a> fn(&'a App, Call<Principal>) -> Answer<'a>),
+    /// An endpoint outside of projects.
+    Account(for<'a> fn(&'a App, Call<Asker>) -> Answer<'a>),
+    /// An operation, whose caller is found by what paths of this root name.
+    Operation(Root, for<'a> fn(&'a App, Arrived) -> Answer<'a>),
+}
+
+/// A row whose endpoint is an operation.
+pub(super) const fn op<O: Operation>(
+    methods: &'static str,
+    path: &'static str,
+    summary: &'static str,
+) -> Endpoint {
+    let row = at(methods, path, O::SCOPE, Run::Operation(O::Who::ROOT, serve::<O>));
+    Endpoint {
+        description: Described::Operation(Words::new(summary), operation::shape::<O>),
+        ..row
+    }
+}
+
+pub(super) const fn at(
+    methods: &'static str,
+    path: &'static str,
+    scope: &'static str,
+    run: Run,
+) -> Endpoint {
+    let renderings = Renderings::Json;
+    let (is_allowed, is_analytics, analytics_with) = (true, false, None);
+    Endpoint {
+        methods,
+        path,
+        scope,
+        renderings,
+        is_allowed,
+        is_analytics,
+        analytics_with,
+        description: Described::ByHand,
+        run,
+    }
+}
+
+impl Endpoint {
+    /// The response may also be CSV.
+    pub(super) const fn or_csv(mut self) -> Self {
+        self.renderings = Renderings::JsonOrCsv;
+        self
+    }
+
+    /// The body selects the format of the response.
+    pub(super) const fn own_rendering(mut self) -> Self {
+        self.renderings = Renderings::Own;
+        self
+    }
+
+    /// It reads events or persons, which may be very many; the analytics rate limits of keys apply to it.
+    pub(super) const fn analytics(mut self) -> Self {
+        self.is_analytics = true;
+        self
+    }
+
+    /// The same, only for requests where a parameter has this value.
+    pub(super) const fn analytics_with(mut self, parameter: (&'static str, &'static str)) -> Self {
+        self.analytics_with = Some(parameter);
+        self
+    }
+
+    /// `Allow` does not list its methods: it has an error text of its own, or is an alias.
+    pub(super) const fn unlisted(mut self) -> Self {
+        self.is_allowed = false;
+        self
+    }
+
+    /// The same with its description.
+    pub(super) const fn described_by(mut self, description: &'static Description) -> Self {
+        self.description = Described::Of(description);
+        self
+    }
+
+    /// The same with another tag.
+    pub(super) const fn tagged(self, tag: &'static str) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { tag: Some(tag), ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same with other responses of the components.
+    pub(super) const fn or(self, refusals: &'static [Refusal]) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { refusals, ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// What the description says of it, unless that is written by hand.
+    pub(crate) fn described(&self) -> Option<(Words, Shape)> {
+        match self.description {
+            Described::ByHand => None,
+            Described::Of(description) => Some((description.words(), description.shape())),
+            Described::Operation(words, shape) => Some((words, shape())),
+        }
+    }
+
+    /// The methods of the endpoint.
+    pub fn methods(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.methods.split(' ')
+    }
+
+    /// The `:names` of the path, in their order; the first is the organization where there is one.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let organization = self.path.starts_with("O/").then_some("organization");
+        let own = self.path.split('/').filter_map(|part| part.strip_prefix(':'));
+        organization.into_iter().chain(own)
+    }
+
+    /// Whether a request reads events or persons; `query` returns the value of a query parameter.
+    pub fn is_analytics<'q>(&self, query: impl Fn(&str) -> Option<Cow<'q, str>>) -> bool {
+        let has = |(name, wanted): (&str, &str)| {
+            query(name).is_some_and(|value| value.to_lowercase() == wanted)
+        };
+        self.is_analytics || self.analytics_with.is_some_and(has)
+    }
+
+    /// Whether responses are compressed for clients that accept it.
+    pub fn is_compressed(&self) -> bool {
+        COMPRESSED.iter().any(|begin| self.path.starts_with(begin))
+    }
+
+    pub(super) fn takes(&self, method: &str) -> bool {
+        self.methods().any(|own| own == method)
+    }
+}
