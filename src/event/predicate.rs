@@ -248,6 +248,17 @@ impl Predicate {
         }
     }
 
+    /// Whether its result may depend on the current time: it compares dates, and one of them, or a value, may be a span
+    /// before now.
+    pub fn is_of_now(&self) -> bool {
+        match &self.test {
+            Test::Is(condition) | Test::IsNot(condition) => {
+                matches!(condition, Condition::Date(..))
+            }
+            Test::Set | Test::NotSet | Test::Never => false,
+        }
+    }
+
     /// Its pattern, if it has one.
     pub fn pattern(&self) -> Option<&Arc<Pattern>> {
         match &self.test {

@@ -111,6 +111,11 @@ impl Rule {
         self.predicates().into_iter().find_map(large)
     }
 
+    /// Whether its result may depend on the current time: see [`Predicate::is_of_now`].
+    pub fn is_of_now(&self) -> bool {
+        self.predicates().into_iter().any(Predicate::is_of_now)
+    }
+
     fn predicates(&self) -> Vec<&Predicate> {
         let (mut found, mut waiting) = (Vec::new(), vec![self]);
         while let Some(rule) = waiting.pop() {
@@ -277,6 +282,15 @@ impl Cohort {
 }
 
 impl CohortSet {
+    /// Whether who is in any of them may depend on the current time, by its rule: see [`Predicate::is_of_now`].
+    pub fn is_of_now(&self) -> bool {
+        let is_of_now = |cohort: &Cohort| match &cohort.members {
+            Members::Rule(rule) => rule.is_of_now(),
+            Members::Listed(_) | Members::Nobody => false,
+        };
+        self.cohorts.iter().any(is_of_now)
+    }
+
     /// Builds the set.
     pub fn new(cohorts: impl IntoIterator<Item = Cohort>) -> Self {
         let cohorts: Box<[_]> = cohorts.into_iter().collect();

@@ -117,6 +117,11 @@ impl Action {
         Self::parse(steps, field)
     }
 
+    /// The filters of its steps.
+    pub fn filters(&self) -> impl Iterator<Item = &Filters> {
+        self.steps.iter().map(|step| &step.filters)
+    }
+
     /// The names of events that its steps have.
     pub fn events(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| step.event.as_deref())

@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::answered::Answered;
+use crate::dependence::Dependence;
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
 use crate::select::{Select, Special};
@@ -443,6 +444,16 @@ fn of_source(error: InsightError) -> InsightError {
             InsightError::Node(NodeError { field, ..error })
         }
         error => error,
+    }
+}
+
+impl ActorsQuery {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        // Of the expressions of its columns the plan says whether the answer stays right.
+        let Self { select: _, filters, unit: _, source } = self;
+        on.filters(filters);
+        source.iter().for_each(|source| source.depend(on));
     }
 }
 

@@ -15,11 +15,9 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::ProjectSettings;
 use crate::answered::Answered;
-use crate::interval::Interval;
-use crate::node::Node;
-use crate::selection::{Dates, zone};
-use crate::{ProjectSettings, event_list};
+use crate::dependence::Dependence;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -31,9 +29,6 @@ const ANSWER_BYTES: u64 = 512;
 
 /// Memory of a typical answer, for the size of the index.
 const ANSWER_TYPICAL_BYTES: u64 = 8192;
-
-/// Most insights that one question has inside of each other.
-const SOURCES_MAX: usize = 8;
 
 /// An answer to a question.
 #[derive(Debug)]
@@ -109,8 +104,8 @@ impl AsOf {
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The key of the node `query` of a question.
-    pub fn of(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Self {
+    /// The key of the node `query` of a question, whose answer depends on this besides.
+    pub fn of(query: &Value, owner: &ProjectSettings, on: &Dependence<'_>) -> Self {
         let mut digest = Sha256::new();
         let mut add = |part: &[u8]| {
             digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
@@ -126,7 +121,7 @@ impl Key {
         }
         add(&[u8::from(owner.person_names.is_some())]);
         add(query.to_string().as_bytes());
-        for time in times(query, owner, now) {
+        for time in &on.times {
             add(&time.0.to_le_bytes());
         }
         Self(digest.finalize().into())
@@ -139,33 +134,6 @@ impl std::fmt::Display for Key {
         f.write_str("cache_")?;
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-/// The times that the dates of a question stand for as of now, in each of the intervals that it may have.
-fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMicros> {
-    // A question may be about another one.
-    let nodes = std::iter::successors(Some(query), |node| {
-        node.get("source").or_else(|| node.pointer("/funnelPathsFilter/funnelSource"))
-    });
-    let nodes: Vec<&Value> = nodes.take(SOURCES_MAX).collect();
-    // SQL has dates among its filters.
-    let filters = nodes.iter().filter_map(|node| node.get("filters"));
-    let ranges = nodes.iter().copied().chain(filters).flat_map(|node| {
-        let period = node.get("retentionFilter").and_then(|filter| filter.get("period"));
-        let names = [node.get("interval"), period].into_iter().flatten().filter_map(Value::as_str);
-        let named = names.filter_map(|name| Interval::of(&name.to_lowercase()));
-        let dates = Dates::parse(node.get("dateRange")).ok();
-        let range = move |interval| dates.as_ref()?.range_at(now, owner, interval).ok();
-        named.chain([Interval::Day]).filter_map(range)
-    });
-    let of_events = nodes.iter().filter_map(|node| {
-        node.get("kind").filter(|kind| *kind == event_list::KIND)?;
-        let dates = event_list::Dates::parse(&Node::new(Some(node), "").ok()?).ok()?;
-        dates.bounds((zone(owner).ok()?, owner.is_monday_first), now).ok()
-    });
-    let of_events =
-        of_events.flat_map(|(after, before)| [after.unwrap_or(UnixMicros(i64::MIN)), before]);
-    ranges.flat_map(|range| [range.from, range.to]).chain(of_events).collect()
 }
 
 /// The last answers, as many as fit. Clones share them.
@@ -214,18 +182,19 @@ impl Answers {
         None
     }
 
-    /// Computes the answer to the question with the node `query`, and keeps it if it may stay right.
+    /// Computes the answer to a question of the project that depends on this, and keeps it if it may stay right.
     pub async fn compute<E>(
         &self,
-        (key, query): (&Key, &Value),
-        (engine, owner): (&Engine, &ProjectSettings),
+        key: &Key,
+        on: &Dependence<'_>,
+        (engine, project): (&Engine, ProjectId),
         computing: impl Future<Output = Result<Answered, E>>,
     ) -> Result<Arc<Answer>, E> {
         // Before the data that it is computed from: what comes in between makes it look older than it is.
-        let (as_of, at) = (AsOf::now(engine, owner.project), engine.now());
+        let (as_of, at) = (AsOf::now(engine, project), engine.now());
         let Answered { results, fields, is_lasting, events } = computing.await?;
         let answer = Answer { results, fields, events, at, as_of };
-        if answer.bytes() > self.bytes_max || !is_lasting || !stays_right(query, engine, owner) {
+        if answer.bytes() > self.bytes_max || !is_lasting || !stays_right(on, engine, project) {
             return Ok(Arc::new(answer));
         }
         let answer = Arc::new(answer.copied());
@@ -235,67 +204,13 @@ impl Answers {
 }
 
 /// Whether the answer to a question stays right while its data do not change.
-fn stays_right(query: &Value, engine: &Engine, owner: &ProjectSettings) -> bool {
-    let mut uses = Uses::default();
-    uses.look(query);
-    uses.look(&owner.test_account_filters);
-    if uses.cohorts {
-        let snapshot = engine.metadata().snapshot();
-        snapshot.cohorts(owner.project).iter().for_each(|cohort| uses.look(&cohort.filters));
-    }
-    !uses.now && !uses.actions
-}
-
-/// What filters depend on besides events and persons.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Uses {
-    /// The current time.
-    now: bool,
-    /// Cohorts, whose rules may depend on more.
-    cohorts: bool,
-    /// Actions, whose steps may change.
-    actions: bool,
-}
-
-impl Uses {
-    /// Looks at all filters in a value. In doubt they depend on something.
-    fn look(&mut self, value: &Value) {
-        match value {
-            Value::Array(list) => list.iter().for_each(|value| self.look(value)),
-            Value::Object(fields) => {
-                let text =
-                    |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-                let is_by_date = text("operator").starts_with("is_date");
-                self.now |= is_by_date && !fields.get("value").is_some_and(is_date);
-                // An expression may be anything.
-                self.now |=
-                    ["type", "math", "breakdown_type"].iter().any(|name| text(name) == "hogql");
-                self.now |= ["pathsHogQLExpression", "funnelAggregateByHogQL"]
-                    .iter()
-                    .any(|name| !text(name).is_empty());
-                // The short form of a filter has its operator in the key.
-                self.now |= fields.keys().any(|key| key.contains("__is_date"));
-                self.actions |= text("kind") == "ActionsNode" || text("type") == "actions";
-                self.actions |= fields.get("actionId").is_some_and(|id| !id.is_null());
-                self.cohorts |= text("type") == "cohort" || text("breakdown_type") == "cohort";
-                fields.values().for_each(|value| self.look(value));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Whether a value is a date, or dates, that do not depend on the current time.
-fn is_date(value: &Value) -> bool {
-    match value {
-        Value::String(text) => {
-            let mut bytes = text.bytes();
-            bytes.by_ref().take(4).all(|byte| byte.is_ascii_digit()) && bytes.next() == Some(b'-')
-        }
-        Value::Array(list) => list.iter().all(is_date),
-        Value::Number(_) => true,
-        _ => false,
-    }
+fn stays_right(on: &Dependence<'_>, engine: &Engine, project: ProjectId) -> bool {
+    let is_on_now = on.is_on_now
+        || on.is_on_cohorts && {
+            let snapshot = engine.metadata().snapshot();
+            snapshot.cohort_set(project).is_some_and(|cohorts| cohorts.is_of_now())
+        };
+    !is_on_now && !on.is_on_actions
 }
 
 #[cfg(test)]
@@ -304,8 +219,13 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Key, Uses};
+    use super::Key;
     use crate::ProjectSettings;
+    use crate::actor_list::ActorsQuery;
+    use crate::dependence::Dependence;
+    use crate::event_list::EventsQuery;
+    use crate::insight::Insight;
+    use crate::sql::SqlQuery;
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
 
@@ -323,8 +243,21 @@ mod tests {
         }
     }
 
+    /// What the answer to a node depends on.
+    fn dependence<'o>(query: &Value, owner: &'o ProjectSettings, now: i64) -> Dependence<'o> {
+        let mut on = Dependence::new(owner, UnixMicros(now));
+        match query["kind"].as_str().unwrap() {
+            "EventsQuery" => EventsQuery::parse(query).unwrap().depend(&mut on),
+            "ActorsQuery" => ActorsQuery::parse(query).unwrap().depend(&mut on),
+            "HogQLQuery" => SqlQuery::parse(query).unwrap().depend(&mut on),
+            _ => Insight::parse(query).unwrap().depend(&mut on),
+        }
+        on
+    }
+
     fn key(query: &Value, now: i64) -> Key {
-        Key::of(query, &owner(), UnixMicros(now))
+        let owner = owner();
+        Key::of(query, &owner, &dependence(query, &owner, now))
     }
 
     #[test]
@@ -334,7 +267,7 @@ mod tests {
         let with = |change: &dyn Fn(&mut ProjectSettings)| {
             let mut owner = owner();
             change(&mut owner);
-            Key::of(&query, &owner, UnixMicros(NOW))
+            Key::of(&query, &owner, &dependence(&query, &owner, NOW))
         };
         let keys = [
             key(&query, NOW),
@@ -364,16 +297,26 @@ mod tests {
             (json!({"date_from": "-3h"}), "minute", 3_000_000, 4_000_000),
             (json!({"date_from": "2025-01-01", "date_to": "2025-02-01"}), "hour", 1, 9000 * HOUR),
         ] {
-            let retention = json!({"period": interval});
+            let series = json!([{"event": "a"}, {"event": "b"}]);
+            let funnel = json!({"kind": "FunnelsQuery", "series": series, "dateRange": range,
+                                "interval": interval});
             let query = match interval {
-                "minute" => json!({"source": {"dateRange": range, "interval": interval}}),
-                "Hour" => json!({"dateRange": range, "retentionFilter": retention}),
+                "minute" => {
+                    let source = json!({"kind": "FunnelsActorsQuery", "source": funnel});
+                    json!({"kind": "FunnelCorrelationQuery", "source": source})
+                }
+                "Hour" => {
+                    let options = json!({"period": interval});
+                    json!({"kind": "RetentionQuery", "dateRange": range, "retentionFilter": options})
+                }
                 "week" => {
                     let fixed = json!({"date_from": "2026-01-01", "date_to": "2026-01-02"});
-                    let funnel = json!({"dateRange": range, "interval": interval});
-                    json!({"dateRange": fixed, "funnelPathsFilter": {"funnelSource": funnel}})
+                    let around = json!({"funnelPathType": "funnel_path_after_step",
+                                        "funnelSource": funnel, "funnelStep": 1});
+                    json!({"kind": "PathsQuery", "dateRange": fixed, "funnelPathsFilter": around})
                 }
-                _ => json!({"dateRange": range, "interval": interval}),
+                _ => json!({"kind": "TrendsQuery", "series": series, "dateRange": range,
+                            "interval": interval}),
             };
             assert_eq!(key(&query, NOW), key(&query, NOW + same), "{query}");
             let is_absolute = range.get("date_to").is_some();
@@ -403,40 +346,92 @@ mod tests {
         assert_eq!(key(&events("all"), NOW), key(&events("all"), NOW + 11 * HOUR));
     }
 
+    /// Names of what an answer to a node depends on.
+    fn named(query: &Value, owner: &ProjectSettings) -> Vec<&'static str> {
+        let on = dependence(query, owner, NOW);
+        let all =
+            [(on.is_on_now, "now"), (on.is_on_actions, "actions"), (on.is_on_cohorts, "cohorts")];
+        all.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name).collect()
+    }
+
     #[test]
     fn questions_about_the_current_time_are_recognized() {
-        let uses = |query: Value| {
-            let mut uses = Uses::default();
-            uses.look(&query);
-            (uses.now, uses.cohorts)
+        let trends = |more: Value| {
+            let mut node = json!({"kind": "TrendsQuery", "series": [{"event": "a"}]});
+            node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            node
         };
-        let filter = |operator: &str, value: Value| json!({"properties": {"values": [{"key": "a", "operator": operator, "value": value}]}});
-        for (query, expected) in [
-            (filter("exact", json!("-7d")), (false, false)),
-            (filter("is_date_before", json!("-7d")), (true, false)),
-            (filter("is_date_after", json!("2026-01-01")), (false, false)),
-            (filter("is_date_after", json!(["2026-01-01", "3d"])), (true, false)),
-            (filter("is_date_exact", Value::Null), (true, false)),
-            (json!({"properties": {"a__is_date_before": "1d"}}), (true, false)),
-            (json!([{"type": "cohort", "value": 3}]), (false, true)),
-            (json!({"breakdownFilter": {"breakdown_type": "cohort"}}), (false, true)),
-            (json!({"pathsFilter": {"pathsHogQLExpression": "now()"}}), (true, false)),
-            (json!({"pathsFilter": {"pathsHogQLExpression": null}}), (false, false)),
-            (json!({"funnelsFilter": {"funnelAggregateByHogQL": "now()"}}), (true, false)),
-            (json!({"series": [{"math": "hogql", "math_hogql": "max(now())"}]}), (true, false)),
-            (json!({"breakdownFilter": {"breakdown_type": "hogql"}}), (true, false)),
-            (json!({"breakdownFilter": {"breakdowns": [{"type": "hogql"}]}}), (true, false)),
-        ] {
-            assert_eq!(uses(query.clone()), expected, "{query}");
+        let filter = |operator: &str, value: Value| {
+            let own = json!([{"key": "a", "operator": operator, "value": value}]);
+            trends(json!({"properties": own}))
+        };
+        let of = |kind: &str, more: Value| {
+            let mut node = trends(more);
+            node["kind"] = json!(kind);
+            node["series"] = json!([{"event": "a"}, {"event": "b"}]);
+            node
+        };
+        let paths = |more: Value| json!({"kind": "PathsQuery", "pathsFilter": more});
+        let action = json!({"kind": "ActionsNode", "id": 1});
+        let cohort = json!([{"type": "cohort", "key": "id", "value": 3}]);
+        let hogql = json!([{"type": "hogql", "key": "now() > timestamp"}]);
+        let dated = json!([{"key": "a", "operator": "is_date_after", "value": "-7d"}]);
+        let rows: [(Value, &[&str]); 22] = [
+            (filter("exact", json!("-7d")), &[]),
+            (filter("is_date_before", json!("-7d")), &["now"]),
+            // Values may be spans before now.
+            (filter("is_date_after", json!("2026-01-01")), &["now"]),
+            (trends(json!({"properties": {"a__is_date_before": "1d"}})), &["now"]),
+            (trends(json!({"properties": cohort})), &["cohorts"]),
+            (trends(json!({"properties": hogql})), &["now"]),
+            (trends(json!({"series": [{"event": "a", "properties": dated}]})), &["now"]),
+            (trends(json!({"series": [action]})), &["actions"]),
+            (trends(json!({"series": [{"math": "hogql", "math_hogql": "max(now())"}]})), &["now"]),
+            (
+                trends(json!({"breakdownFilter": {"breakdown_type": "cohort", "breakdown": [1]}})),
+                &["cohorts"],
+            ),
+            (
+                trends(
+                    json!({"breakdownFilter": {"breakdown_type": "hogql", "breakdown": "now()"}}),
+                ),
+                &["now"],
+            ),
+            (
+                trends(
+                    json!({"breakdownFilter": {"breakdowns": [{"type": "hogql", "property": "now()"}]}}),
+                ),
+                &["now"],
+            ),
+            (trends(json!({"breakdownFilter": {"breakdown": "plan"}})), &[]),
+            (
+                paths(json!({"includeEventTypes": ["hogql"], "pathsHogQLExpression": "now()"})),
+                &["now"],
+            ),
+            (paths(json!({"pathsHogQLExpression": null})), &[]),
+            (
+                of("FunnelsQuery", json!({"funnelsFilter": {"funnelAggregateByHogQL": "now()"}})),
+                &["now"],
+            ),
+            (of("FunnelsQuery", json!({})), &[]),
+            (json!({"kind": "EventsQuery", "actionId": 1}), &["actions"]),
+            (json!({"kind": "EventsQuery", "actionId": null}), &[]),
+            (
+                json!({"kind": "EventsQuery", "actionSteps": [{"event": "a", "properties": dated}]}),
+                &["now"],
+            ),
+            (
+                json!({"kind": "HogQLQuery", "query": "SELECT 1", "filters": {"properties": dated}}),
+                &["now"],
+            ),
+            (trends(json!({"filterTestAccounts": true})), &[]),
+        ];
+        for (query, expected) in &rows {
+            assert_eq!(named(query, &owner()), *expected, "{query}");
         }
-        for (query, expected) in [
-            (json!({"source": {"kind": "ActionsNode", "id": 1}}), true),
-            (json!({"kind": "EventsQuery", "actionId": 1}), true),
-            (json!({"kind": "EventsQuery", "actionId": null}), false),
-        ] {
-            let mut uses = Uses::default();
-            uses.look(&query);
-            assert_eq!(uses.actions, expected, "{query}");
-        }
+        let testing = trends(json!({"filterTestAccounts": true}));
+        let owner = ProjectSettings { test_account_filters: dated, ..owner() };
+        assert_eq!(named(&testing, &owner), ["now"]);
+        assert_eq!(named(&trends(json!({})), &owner), [""; 0]);
     }
 }

@@ -12,6 +12,7 @@ mod plan;
 mod values;
 
 use crate::correlation::values::Wanted;
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::funnels::Funnels;
 use crate::funnels::passage::Passages;
@@ -57,5 +58,13 @@ impl Correlation {
     /// The events that it is about.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.funnels.entities()
+    }
+}
+
+impl Correlation {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self { funnels, passages: _, of: _ } = self;
+        funnels.depend(on);
     }
 }

@@ -20,6 +20,7 @@ use crate::action::Action;
 use crate::answered::Answered;
 use crate::columns::time;
 use crate::date_range::Parameters;
+use crate::dependence::Dependence;
 use crate::events::{newest, of_person};
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
@@ -464,6 +465,28 @@ fn write_event(
     out.extend_from_slice(b",\"properties\":");
     out.extend_from_slice(properties.as_bytes());
     out.push(b'}');
+}
+
+impl EventsQuery {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        // Of the expressions of its columns the plan says whether the answer stays right.
+        let Self {
+            select: _,
+            filters,
+            is_without_tests,
+            events: _,
+            action,
+            steps,
+            person: _,
+            dates,
+        } = self;
+        on.filters(filters);
+        on.tests(*is_without_tests);
+        on.is_on_actions |= action.is_some();
+        steps.iter().for_each(|steps| on.steps(steps));
+        on.bounds(dates);
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,11 @@ impl Filters {
         check_together([self.pattern_states()]).map_err(|error| refused(error.to_string()))
     }
 
+    /// Each of them.
+    pub fn each(&self) -> impl Iterator<Item = &Filter> {
+        self.0.iter().flat_map(Tree::filters)
+    }
+
     /// States of their patterns.
     pub(super) fn pattern_states(&self) -> usize {
         let patterns = self.0.iter().flat_map(Tree::patterns);

@@ -17,6 +17,7 @@ mod trends;
 mod walk;
 
 use crate::breakdown::Breakdown;
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::funnels::split::Attribution;
 use crate::funnels::walk::Course;
@@ -101,5 +102,28 @@ impl Funnels {
     /// The events that it is about.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.steps.iter().chain(&self.exclusions)
+    }
+}
+
+impl Funnels {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self {
+            selection,
+            steps,
+            firsts: _,
+            exclusions,
+            course: _,
+            actor,
+            interval,
+            breakdown,
+            attribution: _,
+            shown: _,
+            between: _,
+        } = self;
+        on.selection(selection, *interval);
+        steps.iter().chain(exclusions).for_each(|entity| on.entity(entity));
+        actor.iter().for_each(|actor| on.expression(actor));
+        on.breakdown(breakdown);
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::answered::Answered;
 use crate::correlation::Correlation;
 use crate::correlation::actors::Asked as CorrelatedAsked;
+use crate::dependence::Dependence;
 use crate::entity::names_of;
 use crate::funnels::Funnels;
 use crate::funnels::actors::Position;
@@ -99,6 +100,19 @@ impl Insight {
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
             Some("FunnelsQuery") => Ok(Self::Funnels(Funnels::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
+        }
+    }
+
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        match self {
+            Self::Correlation(correlation) => correlation.depend(on),
+            Self::Lifecycle(lifecycle) => lifecycle.depend(on),
+            Self::Paths(paths) => paths.depend(on),
+            Self::Retention(retention) => retention.depend(on),
+            Self::Stickiness(stickiness) => stickiness.depend(on),
+            Self::Trends(trends) => trends.depend(on),
+            Self::Funnels(funnels) => funnels.depend(on),
         }
     }
 

@@ -18,6 +18,7 @@ pub mod compare;
 pub mod correlation;
 pub mod date_range;
 pub mod deeds;
+pub mod dependence;
 pub mod entity;
 pub mod event_list;
 pub mod events;

@@ -10,6 +10,7 @@ pub mod status;
 
 use serde_json::Value;
 
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
 use crate::lifecycle::status::Status;
@@ -83,6 +84,15 @@ impl Lifecycle {
     /// The events that it is about.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         std::iter::once(&self.series.entity)
+    }
+}
+
+impl Lifecycle {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self { selection, series, interval, shown: _ } = self;
+        on.selection(selection, *interval);
+        on.series(series);
     }
 }
 

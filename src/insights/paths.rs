@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::funnels::Funnels;
 use crate::funnels::passage::Stretches;
+use crate::interval::Interval;
 use crate::node::{Node, NodeError};
 use crate::paths::edges::Shown;
 use crate::paths::items::{Rules, without_slash};
@@ -221,6 +223,29 @@ impl Key {
         });
         let detail = "Expected a place and the item there, such as 2_/pricing.";
         key.map(Some).ok_or_else(|| filter.refuse(name, detail))
+    }
+}
+
+impl Paths {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self {
+            selection,
+            kinds: _,
+            rules: _,
+            start: _,
+            end: _,
+            steps_max: _,
+            shown: _,
+            keys: _,
+            around,
+            expression,
+        } = self;
+        on.selection(selection, Interval::Day);
+        if let Some(Around { funnels, stretches: _ }) = around {
+            funnels.depend(on);
+        }
+        expression.iter().for_each(|expression| on.expression(expression));
     }
 }
 

@@ -19,6 +19,7 @@ mod tables;
 use serde_json::Value;
 
 use crate::breakdown::Breakdown;
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
 use crate::node::{Node, NodeError};
@@ -217,6 +218,33 @@ impl Kind {
                 let detail = format!("\"{other}\" is not a valid choice.");
                 Err(options.refuse("retentionType", detail))
             }
+        }
+    }
+}
+
+impl Retention {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self {
+            selection,
+            period,
+            rows: _,
+            spans: _,
+            breakdown,
+            kind: _,
+            target,
+            returning,
+            is_cumulative: _,
+            is_rolling: _,
+            occurrences: _,
+            measure,
+        } = self;
+        on.selection(selection, *period);
+        on.breakdown(breakdown);
+        on.entity(target);
+        on.entity(returning);
+        if let Some(Measure { property, is_mean: _, is_same: _ }) = measure {
+            on.property(property);
         }
     }
 }

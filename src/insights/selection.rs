@@ -32,8 +32,10 @@ pub struct Selection {
     pub dates: Dates,
     /// Who is counted.
     pub unit: Unit,
-    filters: Filters,
-    is_without_tests: bool,
+    /// Its own filters.
+    pub(crate) filters: Filters,
+    /// Whether the filters of the project's test accounts hold, too.
+    pub(crate) is_without_tests: bool,
 }
 
 /// Who is counted.

@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::answered::{Answered, Timing, Told};
+use crate::dependence::Dependence;
 use crate::interval::Interval;
 use crate::node::{Node, NodeError};
 use crate::saved::values_of_variables;
@@ -169,5 +170,14 @@ fn within(error: NodeError) -> NodeError {
     match error.field.starts_with("filters") {
         true => error,
         false => NodeError { field: format!("filters.{}", error.field), ..error },
+    }
+}
+
+impl SqlQuery {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        // Of its text the plan says whether the answer stays right.
+        let Self { text: _, filters } = self;
+        filters.iter().for_each(|selection| on.selection(selection, Interval::Day));
     }
 }

@@ -12,6 +12,7 @@ mod plan;
 use serde_json::Value;
 
 use crate::compare::Compare;
+use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
 use crate::node::{Node, NodeError};
@@ -132,6 +133,25 @@ fn criteria(options: &Node<'_>) -> Result<Option<Criteria>, NodeError> {
         return Err(node.refuse("value", "Expected 1 or more."));
     }
     Ok(Some(Criteria { operator, value }).filter(|own| *own != Criteria::ANY && value > 0))
+}
+
+impl Stickiness {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self {
+            selection,
+            series,
+            interval,
+            interval_count: _,
+            is_cumulative: _,
+            criteria: _,
+            compare: _,
+        } = self;
+        on.selection(selection, *interval);
+        for Counted { series, unit: _ } in series {
+            on.series(series);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::breakdown::Breakdown;
 use crate::compare::Compare;
+use crate::dependence::Dependence;
 use crate::formula::Formula;
 use crate::interval::Interval;
 use crate::node::{Node, NodeError};
@@ -151,4 +152,23 @@ fn formulas(options: &Node<'_>, series: usize) -> Result<Vec<Formula>, NodeError
         Ok(formula.named(name))
     };
     texts.into_iter().map(parse).collect()
+}
+
+impl Trends {
+    /// Adds what its answer depends on.
+    pub fn depend(&self, on: &mut Dependence<'_>) {
+        let Self {
+            selection,
+            series,
+            interval,
+            breakdown,
+            compare: _,
+            display: _,
+            formulas: _,
+            smoothing: _,
+        } = self;
+        on.selection(selection, *interval);
+        series.iter().for_each(|series| on.series(series));
+        on.breakdown(breakdown);
+    }
 }

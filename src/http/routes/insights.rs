@@ -29,7 +29,6 @@ use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_insights::breakdown::{Breakdown, OTHER};
-use weir_insights::cache::Key;
 use weir_insights::insight::{ActorsOf, Insight};
 use weir_insights::jobs::ID_MAX_BYTES;
 use weir_insights::legacy::Filter;
@@ -236,7 +235,7 @@ pub(super) async fn told(
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let question = Question::Insight(Box::new(insight));
-    let key = Key::of(node, settings, app.node.clock.now());
+    let key = question.key(node, settings, app.node.clock.now());
     let is_new = legacy::truth(filter, "refresh")
         || legacy::text(filter, "refresh").as_deref() == Some("force_blocking");
     let kept = match is_new {

@@ -370,7 +370,7 @@ fn prepared(
     let document = document.with(&ASKING.map(Box::from)).map_err(problem)?;
     let Some(node) = node_of(&document.fields, frame)? else { return Ok(None) };
     let asked = question::Question::parse(kind_of(&node), &node)?;
-    let key = Key::of(&node, settings, app.engine.now());
+    let key = asked.key(&node, settings, app.engine.now());
     Ok(Some(Prepared { key, node, asked }))
 }
 

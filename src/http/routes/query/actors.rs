@@ -18,6 +18,7 @@ use weir_identity::person::Group;
 use weir_identity::view::View;
 use weir_insights::actor_list::{ACTORS_MAX, ActorsQuery};
 use weir_insights::answered::{Answered, Timing, Told};
+use weir_insights::dependence::Dependence;
 use weir_insights::insight::{ActorsOf, Insight};
 use weir_insights::node::{Node, NodeError};
 use weir_insights::{Actor, InsightError, ProjectSettings, Who, actor_list};
@@ -122,6 +123,17 @@ impl ActorsQuestion {
         match self {
             Self::Behind { point, .. } => Some(&point.insight),
             Self::List(_, point) => point.as_ref().map(|point| &point.insight),
+        }
+    }
+
+    /// Adds what its answer depends on.
+    pub(super) fn depend(&self, on: &mut Dependence<'_>) {
+        match self {
+            Self::Behind { point, part: _, columns: _ } => point.insight.depend(on),
+            Self::List(list, point) => {
+                list.depend(on);
+                point.iter().for_each(|point| point.insight.depend(on));
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
 use weir_app::App;
 use weir_base::error::Kind;
-use weir_insights::cache::{Answer, Key};
+use weir_insights::cache::Answer;
 use weir_insights::node::NodeError;
 use weir_insights::{InsightError, ProjectSettings};
 use weir_metadata::accounts::Project;
@@ -38,7 +38,7 @@ pub(super) async fn answer(
     let (kind, node) = unwrapped(node);
     let question = Question::parse(kind, node)?;
     let settings = settings(&asker.project);
-    let key = Key::of(node, &settings, app.engine.now());
+    let key = question.key(node, &settings, app.engine.now());
     if refresh.takes_kept()
         && let Some(answer) = question.kept(app, &key, &settings)?
     {
@@ -70,7 +70,7 @@ pub(in crate::routes) async fn kept_or_computed(
     let (kind, node) = unwrapped(node);
     let question = Question::parse(kind, node)?;
     let settings = settings(project);
-    let key = Key::of(node, &settings, app.engine.now());
+    let key = question.key(node, &settings, app.engine.now());
     match question.kept(app, &key, &settings)? {
         Some(answer) => Ok((answer, true)),
         None => {

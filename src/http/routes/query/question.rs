@@ -11,9 +11,11 @@ use crate::routes::query::actors::{ActorsQuestion, SOURCES};
 use crate::routes::query::insight::{invalid, problem};
 use crate::routes::query::unknown;
 use weir_app::App;
+use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_insights::answered::Answered;
 use weir_insights::cache::{Answer, Key};
+use weir_insights::dependence::Dependence;
 use weir_insights::event_list::EventsQuery;
 use weir_insights::insight::Insight;
 use weir_insights::sql::SqlQuery;
@@ -72,6 +74,28 @@ impl Question {
         }
     }
 
+    /// What its answer depends on besides its node and what is stored.
+    fn dependence<'q>(&self, owner: &'q ProjectSettings, now: UnixMicros) -> Dependence<'q> {
+        let mut on = Dependence::new(owner, now);
+        match self {
+            Self::Insight(insight) => insight.depend(&mut on),
+            Self::Actors(actors) => actors.depend(&mut on),
+            Self::Events(events) => events.depend(&mut on),
+            Self::Sql(sql) => sql.depend(&mut on),
+        }
+        on
+    }
+
+    /// The key of its answer as of now; `node` is what it was read from.
+    pub(in crate::routes) fn key(
+        &self,
+        node: &Value,
+        owner: &ProjectSettings,
+        now: UnixMicros,
+    ) -> Key {
+        Key::of(node, owner, &self.dependence(owner, now))
+    }
+
     /// The kept answer, if it is still right.
     ///
     /// # Errors
@@ -110,8 +134,9 @@ impl Question {
         let (question, own, settings) = (self.clone(), app.clone(), owner.clone());
         let answer = Box::pin(async move { question.answer(&own, &settings).await });
         let answer = async { app.engine.apart(answer).await? };
-        let computing =
-            Box::pin(app.node.answers.compute((key, node), (&app.engine, owner), answer));
+        let on = self.dependence(owner, app.engine.now());
+        let about = (&app.engine, owner.project);
+        let computing = Box::pin(app.node.answers.compute(key, &on, about, answer));
         let computing = async { app.engine.within_time(computing).await? };
         noted(app, owner.project, || told(node), computing).await
     }
