@@ -84,6 +84,7 @@ macro_rules! required {
 required! {
     String;
     bool;
+    Vec<String>;
 }
 
 /// A field of a schema.

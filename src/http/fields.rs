@@ -189,6 +189,18 @@ impl Fields {
         }
     }
 
+    /// One of the given texts.
+    pub(super) fn choice(
+        &mut self,
+        name: &'static str,
+        choices: &[&str],
+    ) -> Result<Option<String>, Problem> {
+        if self.peek(name).is_some_and(Value::is_null) {
+            return Err(refused(name, "null", "This field may not be null."));
+        }
+        Ok(self.nullable_choice(name, choices)?.flatten())
+    }
+
     /// A boolean; `Some(None)` for null.
     pub fn nullable_boolean(
         &mut self,

@@ -57,6 +57,13 @@ pub(super) struct Links {
     previous: Option<String>,
 }
 
+/// The first page.
+impl Default for Page {
+    fn default() -> Self {
+        Self { limit: LIMIT_DEFAULT, offset: 0 }
+    }
+}
+
 impl Page {
     /// The page of `request`. A value that is not a number, and a limit of 0, count as absent.
     pub fn of(request: &Request) -> Self {

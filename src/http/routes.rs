@@ -5,7 +5,7 @@ pub mod activity;
 pub mod capture;
 pub mod capture_v1;
 pub mod cohorts;
-mod definition_parameters;
+pub mod definition_parameters;
 pub mod description;
 pub mod discarded;
 pub mod documents;

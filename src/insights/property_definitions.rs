@@ -49,9 +49,10 @@ pub const IS_SEEN: &str = "is_seen_on_filtered_events";
 pub type AllNotes = HashMap<Uuid, Notes>;
 
 /// What has a property.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
     /// Events.
+    #[default]
     Event,
     /// Persons.
     Person,

@@ -39,8 +39,8 @@ macro_rules! by_hand {
 
 by_hand! {
     Action ActionWrite Annotation AnnotationWrite Audience AudienceQuestion
-    BulkDefinitionTags BulkDefinitionsTagged BulkDefinitionsVerified BulkDelete BulkDeleted
-    BulkTagged BulkTags BulkVerified CohortMembers CohortWrite CorrelationAnswer Dashboard
+    BulkDelete BulkDeleted
+    BulkTagged BulkTags CohortMembers CohortWrite CorrelationAnswer Dashboard
     DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody
     DashboardsRunInsightsRetrieveAnswer
     EarlyAccessFeatureWrite EvaluationReasons FeatureFlagsBulkKeysCreateAnswer

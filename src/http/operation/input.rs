@@ -111,6 +111,30 @@ pub trait InBody: Sized {
     fn take(fields: &mut Fields) -> Result<Self, Problem>;
 }
 
+/// A body that makes something or changes it, where a new thing needs fields that a change does not.
+pub trait Creates: InBody {
+    /// These fields.
+    const NEEDS: &'static [&'static str];
+}
+
+/// A body that makes something.
+#[derive(Debug)]
+pub struct New<T>(pub T);
+
+impl<T: Creates> InBody for New<T> {
+    fn describe(shape: &mut Shape) {
+        T::describe(shape);
+        if let Some(body) = &mut shape.body {
+            body.required = T::NEEDS;
+        }
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        T::NEEDS.iter().try_for_each(|name| fields.require(name))?;
+        T::take(fields).map(Self)
+    }
+}
+
 /// Parts of paths, for [`input!`].
 pub mod path {
     use super::{InPath, Parts};

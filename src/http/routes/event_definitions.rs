@@ -1,249 +1,339 @@
 //! Event definitions: list, create, retrieve, edit, delete. Most are created by events.
 
-mod body;
 pub mod bulk;
 mod choice;
 
-use std::collections::{BTreeMap, HashSet};
-
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
+use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::body::body;
-use crate::call::Call;
-use crate::csv;
-use crate::fields::{Fields, refused};
-use crate::openapi::{Description, INVALID, Parameter};
+use crate::operation::input::{Creates, New, input};
+use crate::operation::output::{Created, Done, Listed};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
-use crate::routes::definition_parameters::id;
-use crate::routes::event_definitions::body::DefinitionBody;
-use crate::routes::event_definitions::choice::Choice;
+use crate::response::Problem;
+use crate::routes::activity;
+use crate::routes::activity::{Entries, Place};
+use crate::routes::definition_parameters::{Names, Needed, Terms, Truth, caught_up, notes};
+use crate::routes::event_definitions::choice::{EventType, NamesWanted, Order};
 use crate::routes::store::problem;
-use crate::routes::{activity, query, store};
-use weir_app::App;
+use crate::routes::user_body::user;
+use weir_api::definitions as api;
 use weir_base::clock::UnixMicros;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
 use weir_metadata::activity::Scope;
-use weir_metadata::annotations::NotesPatch;
-use weir_metadata::definitions::DefinitionPatch;
+use weir_metadata::annotations::{Notes, NotesPatch};
+use weir_metadata::definitions::{DefinitionPatch, EventDefinition};
+use weir_metadata::snapshot::Snapshot;
 
-pub(crate) const LIST: Description = Description::page::<DefinitionBody>("Events that were seen")
-    .query(&[
-        Parameter::shared("search"),
-        Parameter::one_of(
-            "event_type",
-            &["event", "all", "action_event", "event_custom", "event_posthog"],
-        ),
-        Parameter::text("ordering")
-            .about("Such as name or -last_seen_at; several with commas, or several times"),
-        Parameter::boolean("exclude_hidden"),
-        Parameter::boolean("exclude_stale").about("Leave out what was last seen over 30 days ago"),
-        Parameter::boolean("verified"),
-        Parameter::text("names").about("These alone; several with commas, or several times"),
-        Parameter::text("excluded_properties").about("A JSON list of names"),
-        Parameter::text("tags").about("A JSON list"),
-    ])
-    .or(&[INVALID]);
-
-/// `GET event_definitions/`.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let (choice, page) = (Choice::read(&request, app.node.clock.now())?, Page::of(&request));
-    // Definitions are derived from the log, like persons.
-    app.engine.wait().await.map_err(query::problem)?;
-    let project = asker.project.id;
-    let definitions = app.node.metadata.all_definitions(project).await.map_err(problem)?;
-    let notes = app.node.metadata.annotations(project).await.map_err(problem)?;
-    // Filters and sorts thousands of names: too slow for an async thread.
-    let mut chosen = beside(&app.node.cpu, move || Ok(choice.choose(definitions, notes))).await?;
-    let count = chosen.len();
-    let snapshot = app.node.metadata.snapshot();
-    let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
-    let bodies = shown.map(|(own, notes)| DefinitionBody::new(own, notes, &snapshot)).collect();
-    page.answer(app, &request, rendering, (count, bodies)).await
+input! {
+    /// Events that were seen.
+    #[derive(Default)]
+    pub struct List {
+        query search: Terms,
+        query event_type: EventType,
+        /// Such as name or -last_seen_at; several with commas, or several times
+        query ordering: Order,
+        query exclude_hidden: Truth,
+        /// Leave out what was last seen over 30 days ago
+        query exclude_stale: Truth,
+        query verified: Truth,
+        /// These alone; several with commas, or several times
+        query names: NamesWanted,
+        /// A JSON list of names
+        query excluded_properties: Names,
+        /// A JSON list
+        query tags: Names,
+        query page: Page,
+    }
 }
 
-pub(crate) const CREATE: Description =
-    Description::created::<DefinitionBody>("Define events that are still to come")
-        .optional_body::<EventDefinitionWrite>()
-        .requires(&["name"]);
+impl Operation for List {
+    type Who = Principal;
+    type Out = Listed<api::EventDefinition>;
+    const SCOPE: &'static str = "event_definition:read";
 
-/// `POST event_definitions/`: a definition for future events. `created_at` is the time of the request,
-/// and `last_seen_at` is null until such an event arrives, whatever the body contains.
-pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let fields = Fields::read(request).await?;
-    fields.require("name")?;
-    let patch = patch(fields)?;
-    // An event acknowledged before this request has created its definition.
-    app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.create_definition(project, patch, by).await };
-    let (own, notes) = store::write(app, "create-event-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    Ok(Response::json(StatusCode::CREATED, &body))
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, page, now) = (cx.who.project.id, self.page, cx.app.node.clock.now());
+        let definitions = cx.metadata().all_definitions(project).await.map_err(problem)?;
+        let notes = cx.metadata().annotations(project).await.map_err(problem)?;
+        // Filters and sorts thousands of names: too slow for an async thread.
+        let choose = move || Ok(self.choose(now, definitions, notes));
+        let chosen = beside(&cx.app.node.cpu, choose).await?;
+        let snapshot = cx.snapshot();
+        Ok(Listed::part_of(page, chosen, |(own, notes)| definition(own, notes, &snapshot)))
+    }
 }
 
-pub(crate) const RETRIEVE: Description = Description::ok::<DefinitionBody>("One definition");
-
-/// `GET event_definitions/:id/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    app.engine.wait().await.map_err(query::problem)?;
-    let found = app.node.metadata.definition(call.asker.project.id, id).await;
-    let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
+input! {
+    /// Defines events that are still to come. Whatever is told, `created_at` is now, and `last_seen_at` is null until such
+    /// an event arrives.
+    pub struct Create {
+        body definition: New<EventDefinitionWrite>,
+    }
 }
 
-pub(crate) const BY_NAME: Description =
-    Description::ok::<DefinitionBody>("The definition of a name")
-        .query(&[Parameter::text("name").required()])
-        .or(&[INVALID]);
+impl Operation for Create {
+    type Who = Principal;
+    type Out = Created<api::EventDefinition>;
+    const SCOPE: &'static str = "event_definition:write";
 
-/// `GET event_definitions/by_name/?name=`: exact match of the name.
-pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Some(name) = call.request.query("name").filter(|name| !name.is_empty()) else {
-        return Err(refused("name", "required", "This field is required."));
-    };
-    app.engine.wait().await.map_err(query::problem)?;
-    let found = app.node.metadata.definition_by_name(call.asker.project.id, &name).await;
-    let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, by, patch) = (cx.who.project.id, cx.user(), self.definition.0.patch());
+        let write = |metadata: Metadata| async move {
+            metadata.create_definition(project, patch, by).await
+        };
+        let (own, notes) = cx.write("create-event-definition", write).await?;
+        Ok(Created(definition(own, notes, &cx.snapshot())))
+    }
 }
 
-pub(crate) const UPDATE: Description = Description::ok::<DefinitionBody>("Change a definition")
-    .optional_body::<EventDefinitionWrite>();
-
-/// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
-/// value, and so does a time that is null, as that of an event that nobody sent yet.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    let Call { asker, request, .. } = call;
-    app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project) = (app.node.metadata.clone(), asker.project.id);
-    // 404 for an unknown definition precedes 400 for a bad body.
-    metadata.definition(project, id).await.map_err(problem)?;
-    let patch = patch(Fields::read(request).await?)?;
-    let by = asker.user.id;
-    let write = async move { metadata.update_definition(project, id, patch, by).await };
-    let (own, notes) = store::write(app, "update-event-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    Ok(Response::json(StatusCode::OK, &body))
+input! {
+    /// One definition.
+    pub struct Retrieve {
+        path id: Uuid,
+    }
 }
 
-pub(crate) const DELETE: Description =
-    Description::empty("204", "Forget a definition, until such an event arrives");
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::EventDefinition;
+    const SCOPE: &'static str = "event_definition:read";
 
-/// `DELETE event_definitions/:id/`. The definition returns when such an event arrives.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
-    app.engine.wait().await.map_err(query::problem)?;
-    let metadata = app.node.metadata.clone();
-    let write = async move { metadata.delete_definition(project, id, by).await };
-    store::write(app, "delete-event-definition", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let found = cx.metadata().definition(cx.who.project.id, self.id).await;
+        let (own, notes) = found.map_err(problem)?;
+        Ok(definition(own, notes, &cx.snapshot()))
+    }
 }
 
-pub(crate) const ACTIVITY: Description =
-    Description::activity("What was changed of definitions of events");
-
-pub(crate) const ACTIVITY_OF_ONE: Description =
-    Description::activity("What was changed of a definition, also of one that is gone");
-
-/// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: changes of definitions by
-/// users, also of a deleted one.
-pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let item = match call.parameters.is_empty() {
-        true => None,
-        false => Some(id(call.id())?.to_string()),
-    };
-    activity::of_call(app, call, Scope::EventDefinition, item).await
+input! {
+    /// The definition of exactly this name.
+    pub struct ByName {
+        query name: Needed,
+    }
 }
 
-pub(crate) const METRICS: Description =
-    Description::ok::<EventMetrics>("How many questions named the event in the last 30 days");
+impl Operation for ByName {
+    type Who = Principal;
+    type Out = api::EventDefinition;
+    const SCOPE: &'static str = "event_definition:read";
 
-/// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
-/// today included; see [`usage`](weir_query::kernel::usage).
-pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    app.engine.wait().await.map_err(query::problem)?;
-    app.node.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
-    // Includes the queries just before this request.
-    let engine = app.engine.clone();
-    store::write(app, "write-usage", async move { engine.write_usage().await }).await?;
-    let query_usage_30_day = app.node.metadata.event_usage(id).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &EventMetrics { query_usage_30_day }))
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let found = cx.metadata().definition_by_name(cx.who.project.id, &self.name.0).await;
+        let (own, notes) = found.map_err(problem)?;
+        Ok(definition(own, notes, &cx.snapshot()))
+    }
 }
 
-pub(crate) const PRIMARY_PROPERTIES: Description = Description::ok::<PrimaryProperties>(
-    "The property that is shown beside events, by the name of the events",
-)
-.says("Those that have one")
-.query(&[Parameter::text("names").about("Names of events; may come several times")]);
+input! {
+    /// Changes a definition: an absent field keeps its value, and so does a time that is null, as that of an event that
+    /// nobody sent yet.
+    pub struct Update {
+        path id: Uuid,
+        body change: EventDefinitionWrite,
+    }
+}
 
-/// `GET event_definitions/primary_properties/`: the property that is displayed with the events of a
-/// name, for all names that have one, or for `names`, which may be repeated.
-pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let wanted: HashSet<String> = choice::names_wanted(&call.request);
-    app.engine.wait().await.map_err(query::problem)?;
-    let mut primary_properties =
-        app.node.metadata.primary_properties(call.asker.project.id).await.map_err(problem)?;
-    primary_properties.retain(|name, _| wanted.is_empty() || wanted.contains(name));
-    Ok(Response::json(StatusCode::OK, &PrimaryProperties { primary_properties }))
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::EventDefinition;
+    const SCOPE: &'static str = "event_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, by, id, patch) = (cx.who.project.id, cx.user(), self.id, self.change.patch());
+        let write = |metadata: Metadata| async move {
+            metadata.update_definition(project, id, patch, by).await
+        };
+        let (own, notes) = cx.write("update-event-definition", write).await?;
+        Ok(definition(own, notes, &cx.snapshot()))
+    }
+}
+
+input! {
+    /// Forgets a definition, which returns when such an event arrives.
+    pub struct Delete {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = "event_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, by, id) = (cx.who.project.id, cx.user(), self.id);
+        let write =
+            |metadata: Metadata| async move { metadata.delete_definition(project, id, by).await };
+        cx.write("delete-event-definition", write).await?;
+        Ok(Done)
+    }
+}
+
+input! {
+    /// What users changed of definitions.
+    pub struct Activity {
+        query place: Place,
+    }
+}
+
+impl Operation for Activity {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "event_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        activity::of_item(cx, Scope::EventDefinition, None, self.place).await
+    }
+}
+
+input! {
+    /// What users changed of a definition, also of a deleted one.
+    pub struct ActivityOfOne {
+        path id: Uuid,
+        query place: Place,
+    }
+}
+
+impl Operation for ActivityOfOne {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "event_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let item = Some(self.id.to_string());
+        activity::of_item(cx, Scope::EventDefinition, item, self.place).await
+    }
+}
+
+input! {
+    /// The number of queries that named the event in the last 30 days, today included; see
+    /// [`usage`](weir_query::kernel::usage).
+    pub struct Metrics {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Metrics {
+    type Who = Principal;
+    type Out = api::EventMetrics;
+    const SCOPE: &'static str = "event_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        cx.metadata().definition(cx.who.project.id, self.id).await.map_err(problem)?;
+        // Includes the queries just before this request.
+        let engine = cx.app.engine.clone();
+        cx.write("write-usage", |_| async move { engine.write_usage().await }).await?;
+        let query_usage_30_day = cx.metadata().event_usage(self.id).await.map_err(problem)?;
+        Ok(api::EventMetrics { query_usage_30_day })
+    }
+}
+
+input! {
+    /// The property that is displayed with the events of a name, for all names that have one, or for some.
+    pub struct PrimaryProperties {
+        /// Names of events; may come several times
+        query names: NamesWanted,
+    }
+}
+
+impl Operation for PrimaryProperties {
+    type Who = Principal;
+    type Out = api::PrimaryProperties;
+    const SCOPE: &'static str = "event_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let found = cx.metadata().primary_properties(cx.who.project.id).await;
+        let mut primary_properties = found.map_err(problem)?;
+        primary_properties.retain(|name, _| self.names.includes(name));
+        Ok(api::PrimaryProperties { primary_properties })
+    }
 }
 
 body! {
     /// A new definition of an event, or a change of one.
-    struct EventDefinitionWrite {
+    #[derive(Default)]
+    pub struct EventDefinitionWrite {
+        /// The name of the events.
         name: Option<String>,
+        /// When the first event came; null changes nothing.
         created_at: Option<Option<UnixMicros>>,
+        /// When the last event came; null changes nothing.
         last_seen_at: Option<Option<UnixMicros>>,
+        /// Labels.
         tags: Option<Vec<String>>,
+        /// Kept for clients; nothing is posted.
         post_to_slack: Option<bool>,
+        /// What it means.
         description: Option<Option<String>>,
+        /// The number of the user who is responsible for it.
         owner: Option<Option<i64>>,
+        /// Whether it means what it says.
         verified: Option<bool>,
+        /// Whether lists of choices leave it out.
         hidden: Option<bool>,
+        /// The columns of lists of these events.
         default_columns: Option<Vec<String>>,
+        /// The property that is shown beside these events.
         primary_property: Option<Option<String>> = {"maxLength": 400},
     }
 }
 
-/// How often an event was asked for, as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-struct EventMetrics {
-    query_usage_30_day: u64,
+impl Creates for EventDefinitionWrite {
+    const NEEDS: &'static [&'static str] = &["name"];
 }
 
-/// The properties that are shown beside events, as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-struct PrimaryProperties {
-    primary_properties: BTreeMap<String, String>,
+impl EventDefinitionWrite {
+    fn patch(self) -> DefinitionPatch {
+        DefinitionPatch {
+            name: self.name,
+            created_at: self.created_at.flatten(),
+            last_seen_at: self.last_seen_at.flatten(),
+            tags: self.tags,
+            post_to_slack: self.post_to_slack,
+            notes: NotesPatch {
+                description: self.description,
+                owner: self.owner.map(|owner| owner.map(UserId)),
+                verified: self.verified,
+                hidden: self.hidden,
+                default_columns: self.default_columns,
+                primary_property: self.primary_property,
+            },
+        }
+    }
 }
 
-/// Reads a change. The first invalid field is the error.
-fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
-    let sent = EventDefinitionWrite::read(&mut fields)?;
-    Ok(DefinitionPatch {
-        name: sent.name,
-        created_at: sent.created_at.flatten(),
-        last_seen_at: sent.last_seen_at.flatten(),
-        tags: sent.tags,
-        post_to_slack: sent.post_to_slack,
-        notes: NotesPatch {
-            description: sent.description,
-            owner: sent.owner.map(|owner| owner.map(UserId)),
-            verified: sent.verified,
-            hidden: sent.hidden,
-            default_columns: sent.default_columns,
-            primary_property: sent.primary_property,
-        },
-    })
+/// A definition with what users say of it; `snapshot` has these users.
+fn definition(own: EventDefinition, said: Notes, snapshot: &Snapshot) -> api::EventDefinition {
+    let owner = said.owner.and_then(|owner| snapshot.user(owner));
+    let notes = notes(&said, snapshot);
+    api::EventDefinition {
+        id: own.id.to_string(),
+        name: own.name,
+        created_at: own.created_at.to_rfc3339(),
+        last_seen_at: own.last_seen_at.map(|at| at.to_rfc3339()),
+        last_updated_at: notes.updated_at.clone(),
+        tags: own.tags,
+        is_action: false,
+        action_id: None,
+        is_calculating: false,
+        last_calculated_at: None,
+        created_by: None,
+        post_to_slack: own.post_to_slack,
+        owner: owner.map(|owner| user(owner)),
+        notes,
+        default_columns: said.default_columns,
+        primary_property: said.primary_property,
+    }
 }

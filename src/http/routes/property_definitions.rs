@@ -1,34 +1,33 @@
-//! Property definitions: list, retrieve, edit, delete. Only events create them. `body` is the JSON form of a
-//! definition.
-
-mod body;
+//! Property definitions: list, retrieve, edit, delete. Only events create them.
 
 use std::collections::BTreeMap;
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::call::Call;
-use crate::csv;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, INVALID, Parameter};
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::{Done, Listed};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
-use crate::response::{Attr, Problem, Response};
-use crate::routes::definition_parameters::{boolean, id, names};
-use crate::routes::property_definitions::body::DefinitionBody;
+use crate::response::{Attr, Problem};
+use crate::routes::definition_parameters::{Names, Needed, Terms, Truth, caught_up, notes};
+use crate::routes::query;
 use crate::routes::store::problem;
-use crate::routes::{query, store};
-use weir_app::App;
+use weir_api::definitions as api;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_event::schema::GROUP_TYPES_MAX;
-use weir_insights::property_definitions::{DefinitionsRequest, Owner};
-use weir_metadata::annotations::NotesPatch;
-use weir_metadata::properties::ValueType;
+use weir_insights::property_definitions::{AllNotes, DefinitionsRequest, IS_SEEN, Owner};
+use weir_metadata::Metadata;
+use weir_metadata::annotations::{Notes, NotesPatch};
+use weir_metadata::properties::{PropertyDefinition, ValueType};
 use weir_metadata::property_edits::PropertyPatch;
+use weir_metadata::snapshot::Snapshot;
 
 /// Most words of a search: each is one more step of the plan.
 const TERMS_MAX: usize = 50;
@@ -36,124 +35,246 @@ const TERMS_MAX: usize = 50;
 /// Most events that one request may name together with a property.
 const SEEN_MAX: usize = 1000;
 
-pub(crate) const LIST: Description =
-    Description::page::<DefinitionBody>("Properties that were seen")
-        .query(&[
-            Parameter::shared("search"),
-            Parameter::one_of("type", &["event", "person", "group", "session"]),
-            Parameter::between("group_type_index", 0, 4).about("Only for groups"),
-            Parameter::text("properties").about("Names with commas"),
-            Parameter::boolean("is_numerical"),
-            Parameter::boolean("is_feature_flag"),
-            Parameter::text("excluded_properties").about("A JSON list"),
-            Parameter::text("event_names").about("A JSON list"),
-            Parameter::boolean("filter_by_event_names"),
-            Parameter::boolean("exclude_core_properties"),
-            Parameter::boolean("exclude_hidden"),
-        ])
-        .or(&[INVALID]);
-
-/// `GET property_definitions/`.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let page = Page::of(&request);
-    let notes = app.node.metadata.annotations(asker.project.id).await.map_err(problem)?;
-    let found = wanted(&request)?.find(&app.engine, asker.project.id, &notes, page.part()).await;
-    let (count, found) = found.map_err(query::problem)?;
-    let snapshot = app.node.metadata.snapshot();
-    let bodies = found.into_iter().map(|row| DefinitionBody::of_row(row, &notes, &snapshot));
-    page.answer(app, &request, rendering, (count, bodies.collect())).await
-}
-
-pub(crate) const RETRIEVE: Description = Description::ok::<DefinitionBody>("One definition");
-
-/// `GET property_definitions/:id/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    app.engine.wait().await.map_err(query::problem)?;
-    let found = app.node.metadata.property_definition(call.asker.project.id, id).await;
-    let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
-}
-
-pub(crate) const UPDATE: Description = Description::ok::<DefinitionBody>("Change a definition")
-    .optional_body::<PropertyDefinitionWrite>();
-
-/// `PATCH property_definitions/:id/`, and `PUT`, which requires no more fields: an absent field
-/// keeps its value. The name cannot be changed.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    let Call { asker, request, .. } = call;
-    app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    // 404 for an unknown definition precedes 400 for a bad body.
-    metadata.property_definition(project, id).await.map_err(problem)?;
-    let patch = patch(Fields::read(request).await?)?;
-    let write = async move { metadata.update_property_definition(project, id, patch, by).await };
-    let (own, notes) = store::write(app, "update-property-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
-    Ok(Response::json(StatusCode::OK, &body))
-}
-
-pub(crate) const DELETE: Description =
-    Description::empty("204", "Forget a definition, until such a property arrives");
-
-/// `DELETE property_definitions/:id/`. The definition returns when such a property arrives.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
-    app.engine.wait().await.map_err(query::problem)?;
-    let metadata = app.node.metadata.clone();
-    let write = async move { metadata.delete_property_definition(project, id, by).await };
-    store::write(app, "delete-property-definition", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
-}
-
-pub(crate) const SEEN_TOGETHER: Description =
-    Description::ok::<BTreeMap<String, bool>>("Which events ever had a property")
-        .says("By the names of the events")
-        .query(&[
-            Parameter::texts("event_names")
-                .about("Once for each name, or one JSON list")
-                .required(),
-            Parameter::text("property_name").required(),
-        ])
-        .or(&[INVALID]);
-
-/// `GET property_definitions/seen_together/?event_names=a&event_names=b&property_name=`: the named
-/// events that ever had the property. The names may also be one JSON list.
-pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let request = &call.request;
-    let required = |name| refused(name, "required", "This field is required.");
-    let given = request.query_all().filter(|(name, _)| name == "event_names");
-    let mut events: Vec<String> = given.map(|(_, value)| value.into_owned()).collect();
-    if let [list] = events.as_slice()
-        && let Ok(names) = json::read(list.as_bytes())
-    {
-        events = names;
+input! {
+    /// Properties that were seen.
+    #[derive(Default)]
+    pub struct List {
+        query search: Terms,
+        /// `type` and `group_type_index`
+        query of: Owner,
+        /// Names with commas
+        query properties: Option<String>,
+        query is_numerical: Truth,
+        query is_feature_flag: Truth,
+        /// A JSON list
+        query excluded_properties: Names,
+        /// A JSON list
+        query event_names: Names,
+        query filter_by_event_names: Truth,
+        query exclude_core_properties: Truth,
+        query exclude_hidden: Truth,
+        query page: Page,
     }
-    if events.is_empty() {
-        return Err(required("event_names"));
+}
+
+impl Operation for List {
+    type Who = Principal;
+    type Out = Listed<api::PropertyDefinition>;
+    const SCOPE: &'static str = "property_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, page) = (cx.who.project.id, self.page);
+        let wanted = self.wanted()?;
+        let notes = cx.metadata().annotations(project).await.map_err(problem)?;
+        let found = wanted.find(&cx.app.engine, project, &notes, page.part()).await;
+        let (count, found) = found.map_err(query::problem)?;
+        let snapshot = cx.snapshot();
+        let results = found.iter().map(|row| listed(row, &notes, &snapshot)).collect();
+        Ok(Listed { page, count, results })
     }
-    if events.len() > SEEN_MAX {
-        let detail = format!("Ensure this field has no more than {SEEN_MAX} elements.");
-        return Err(refused("event_names", "max_length", detail));
+}
+
+impl List {
+    fn wanted(self) -> Result<DefinitionsRequest, Problem> {
+        let Terms(terms) = self.search;
+        if terms.len() > TERMS_MAX {
+            let detail = format!("A search has at most {TERMS_MAX} words.");
+            return Err(refused("search", "invalid_input", detail));
+        }
+        let properties = self.properties.filter(|names| !names.is_empty());
+        Ok(DefinitionsRequest {
+            of: self.of,
+            without_core: self.exclude_core_properties.is_true(),
+            terms,
+            properties: properties.map(|names| names.split(',').map(str::to_owned).collect()),
+            is_numerical: self.is_numerical.is_true(),
+            is_feature_flag: self.is_feature_flag.0,
+            excluded: self.excluded_properties.0.unwrap_or_default(),
+            events: self.event_names.0.filter(|names| !names.is_empty()),
+            only_seen: self.filter_by_event_names.is_true(),
+            without_hidden: self.exclude_hidden.is_true(),
+        })
     }
-    let property = request.query("property_name").filter(|name| !name.is_empty());
-    let property = property.ok_or_else(|| required("property_name"))?;
-    app.engine.wait().await.map_err(query::problem)?;
-    let seen = app.node.metadata.seen_together(call.asker.project.id, &events, &property).await;
-    let seen = seen.map_err(problem)?;
-    let seen_by_name: Map<String, Value> =
-        events.into_iter().map(|name| (name.clone(), seen.contains(&name).into())).collect();
-    Ok(Response::json(StatusCode::OK, &seen_by_name))
+}
+
+input! {
+    /// One definition.
+    pub struct Retrieve {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::PropertyDefinition;
+    const SCOPE: &'static str = "property_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let found = cx.metadata().property_definition(cx.who.project.id, self.id).await;
+        let (own, notes) = found.map_err(problem)?;
+        Ok(definition(own, &notes, &cx.snapshot()))
+    }
+}
+
+input! {
+    /// Changes a definition: an absent field keeps its value. The name cannot be changed.
+    pub struct Update {
+        path id: Uuid,
+        body change: PropertyDefinitionWrite,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::PropertyDefinition;
+    const SCOPE: &'static str = "property_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, by, id, sent) = (cx.who.project.id, cx.user(), self.id, self.change);
+        let patch = PropertyPatch {
+            value_type: sent.property_type,
+            tags: sent.tags,
+            notes: NotesPatch {
+                description: sent.description,
+                verified: sent.verified,
+                hidden: sent.hidden,
+                ..NotesPatch::default()
+            },
+        };
+        let write = |metadata: Metadata| async move {
+            metadata.update_property_definition(project, id, patch, by).await
+        };
+        let (own, notes) = cx.write("update-property-definition", write).await?;
+        Ok(definition(own, &notes, &cx.snapshot()))
+    }
+}
+
+input! {
+    /// Forgets a definition, which returns when such a property arrives.
+    pub struct Delete {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = "property_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        caught_up(cx).await?;
+        let (project, by, id) = (cx.who.project.id, cx.user(), self.id);
+        let write = |metadata: Metadata| async move {
+            metadata.delete_property_definition(project, id, by).await
+        };
+        cx.write("delete-property-definition", write).await?;
+        Ok(Done)
+    }
+}
+
+input! {
+    /// Which of some events ever had a property, by their names.
+    pub struct SeenTogether {
+        /// Once for each name, or one JSON list
+        query event_names: EventNames,
+        query property_name: Needed,
+    }
+}
+
+impl Operation for SeenTogether {
+    type Who = Principal;
+    type Out = BTreeMap<String, bool>;
+    const SCOPE: &'static str = "property_definition:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { event_names: EventNames(events), property_name: Needed(property) } = self;
+        caught_up(cx).await?;
+        let seen = cx.metadata().seen_together(cx.who.project.id, &events, &property).await;
+        let seen = seen.map_err(problem)?;
+        Ok(events.into_iter().map(|name| (name.clone(), seen.contains(&name))).collect())
+    }
+}
+
+/// The names of events, of which there is at least one.
+#[derive(Clone, Debug)]
+pub struct EventNames(Vec<String>);
+
+impl InQuery for EventNames {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::texts(name).about(about).required());
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let given = request.query_all().filter(|(own, _)| own == name);
+        let mut events: Vec<String> = given.map(|(_, value)| value.into_owned()).collect();
+        if let [list] = events.as_slice()
+            && let Ok(names) = json::read(list.as_bytes())
+        {
+            events = names;
+        }
+        if events.is_empty() {
+            return Err(Needed::missing(name));
+        }
+        if events.len() > SEEN_MAX {
+            let detail = format!("Ensure this field has no more than {SEEN_MAX} elements.");
+            return Err(refused(name, "max_length", detail));
+        }
+        Ok(Self(events))
+    }
+}
+
+/// `type` and `group_type_index`, whatever the field is called. Only events have `event_names`.
+impl InQuery for Owner {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        let kind = Parameter::one_of("type", &["event", "person", "group", "session"]);
+        let index = Parameter::between("group_type_index", 0, 4).about("Only for groups");
+        shape.query.extend([kind, index]);
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        let kind = request.query("type").unwrap_or_else(|| "event".into());
+        let owner = owner(&kind, request.query("group_type_index").as_deref())?;
+        let has_events = request.query("event_names").is_some_and(|names| !names.is_empty());
+        if owner != Self::Event && has_events {
+            return refuse("`event_names` can only be set for `event` type");
+        }
+        Ok(owner)
+    }
+}
+
+/// The kind of object that has the properties, by its name and the index of a type of groups.
+pub(super) fn owner(kind: &str, index: Option<&str>) -> Result<Owner, Problem> {
+    match (kind, index.map(str::parse::<i64>)) {
+        ("event", None) => Ok(Owner::Event),
+        ("person", None) => Ok(Owner::Person),
+        ("session", None) => Ok(Owner::Session),
+        ("group", None) => refuse("`group_type_index` must be set for `group` type"),
+        ("group", Some(index)) => match index {
+            Ok(index) if usize::try_from(index).is_ok_and(|index| index < GROUP_TYPES_MAX) => {
+                Ok(Owner::Group(index))
+            }
+            _ => refuse("Invalid value for `group_type_index`"),
+        },
+        ("event" | "person" | "session", Some(_)) => {
+            refuse("`group_type_index` can only set for `group` type")
+        }
+        _ => {
+            let detail = format!("\"{kind}\" is not a valid choice.");
+            Err(refused("type", "invalid_choice", detail))
+        }
+    }
+}
+
+fn refuse(detail: &'static str) -> Result<Owner, Problem> {
+    Err(Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null))
 }
 
 impl Field for Option<Option<ValueType>> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let named = fields.nullable_choice(name, &ValueType::ALL.map(ValueType::name))?;
-        let value_type = |name: String| ValueType::ALL.into_iter().find(|own| own.name() == name);
-        Ok(named.map(|name| name.and_then(value_type)))
+        Ok(named.map(|name| name.as_deref().and_then(value_type)))
     }
 
     fn schema() -> Value {
@@ -163,85 +284,63 @@ impl Field for Option<Option<ValueType>> {
     }
 }
 
+/// The type of this name.
+pub(super) fn value_type(name: &str) -> Option<ValueType> {
+    ValueType::ALL.into_iter().find(|own| own.name() == name)
+}
+
 body! {
     /// A change of a definition of a property.
-    struct PropertyDefinitionWrite {
+    pub struct PropertyDefinitionWrite {
+        /// The type of its values; null until the next value says it.
         property_type: Option<Option<ValueType>>,
+        /// Labels.
         tags: Option<Vec<String>>,
+        /// What it means.
         description: Option<Option<String>>,
+        /// Whether it means what it says.
         verified: Option<bool>,
+        /// Whether lists of choices leave it out.
         hidden: Option<bool>,
     }
 }
 
-/// Reads a change. The first invalid field is the error.
-fn patch(mut fields: Fields) -> Result<PropertyPatch, Problem> {
-    let sent = PropertyDefinitionWrite::read(&mut fields)?;
-    Ok(PropertyPatch {
-        value_type: sent.property_type,
-        tags: sent.tags,
-        notes: NotesPatch {
-            description: sent.description,
-            verified: sent.verified,
-            hidden: sent.hidden,
-            ..NotesPatch::default()
-        },
-    })
+/// A definition with what users say of it; `snapshot` has these users.
+fn definition(
+    own: PropertyDefinition,
+    said: &Notes,
+    snapshot: &Snapshot,
+) -> api::PropertyDefinition {
+    api::PropertyDefinition {
+        id: own.id.to_string(),
+        is_numerical: own.is_numerical(),
+        property_type: own.value_type.map(|own| own.name().to_owned()),
+        name: own.name,
+        tags: own.tags,
+        is_seen_on_filtered_events: None,
+        notes: notes(said, snapshot),
+    }
 }
 
-/// Parses the filters of a list.
-fn wanted(request: &Request) -> Result<DefinitionsRequest, Problem> {
-    let of = kind(request)?;
-    let search = request.query("search").unwrap_or_default();
-    let terms: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
-    if terms.len() > TERMS_MAX {
-        let detail = format!("A search has at most {TERMS_MAX} words.");
-        return Err(refused("search", "invalid_input", detail));
+/// A row of the table `property_definitions`, or of the query with named events.
+fn listed(
+    row: &Map<String, Value>,
+    all: &AllNotes,
+    snapshot: &Snapshot,
+) -> api::PropertyDefinition {
+    let text = |name: &str| row.get(name).and_then(Value::as_str);
+    let truth = |name: &str| row.get(name).and_then(Value::as_bool);
+    let id = text("id").unwrap_or_default();
+    let said = Uuid::try_parse(id).ok().and_then(|id| all.get(&id));
+    // The table contains tags as JSON text.
+    let tags = text("tags").and_then(|tags| json::restore(tags.as_bytes()).ok());
+    api::PropertyDefinition {
+        id: id.to_owned(),
+        name: text("name").unwrap_or_default().to_owned(),
+        is_numerical: truth("is_numerical").unwrap_or_default(),
+        property_type: text("property_type").map(str::to_owned),
+        tags: tags.unwrap_or_default(),
+        is_seen_on_filtered_events: truth(IS_SEEN),
+        notes: said.map_or_else(api::Notes::default, |said| notes(said, snapshot)),
     }
-    let properties = request.query("properties").filter(|names| !names.is_empty());
-    Ok(DefinitionsRequest {
-        of,
-        without_core: boolean(request, "exclude_core_properties")? == Some(true),
-        terms,
-        properties: properties.map(|names| names.split(',').map(str::to_owned).collect()),
-        is_numerical: boolean(request, "is_numerical")? == Some(true),
-        is_feature_flag: boolean(request, "is_feature_flag")?,
-        excluded: names(request, "excluded_properties")?.unwrap_or_default(),
-        events: names(request, "event_names")?.filter(|names| !names.is_empty()),
-        only_seen: boolean(request, "filter_by_event_names")? == Some(true),
-        without_hidden: boolean(request, "exclude_hidden")? == Some(true),
-    })
-}
-
-/// The kind of object that has the properties.
-fn kind(request: &Request) -> Result<Owner, Problem> {
-    let kind = request.query("type").unwrap_or_else(|| "event".into());
-    if !matches!(&*kind, "event" | "person" | "group" | "session") {
-        let problem = invalid("invalid_choice", format!("\"{kind}\" is not a valid choice."));
-        return Err(problem.with_attr(Attr::Name("type".into())));
-    }
-    let refuse = |detail: &str| Err(invalid("invalid_input", detail.to_owned()));
-    let index = request.query("group_type_index");
-    let owner = match (&*kind, index.as_deref().map(str::parse::<i64>)) {
-        ("group", None) => return refuse("`group_type_index` must be set for `group` type"),
-        ("group", Some(index)) => match index {
-            Ok(index) if usize::try_from(index).is_ok_and(|index| index < GROUP_TYPES_MAX) => {
-                Owner::Group(index)
-            }
-            _ => return refuse("Invalid value for `group_type_index`"),
-        },
-        (_, Some(_)) => return refuse("`group_type_index` can only set for `group` type"),
-        ("event", None) => Owner::Event,
-        ("person", None) => Owner::Person,
-        (_, None) => Owner::Session,
-    };
-    if owner != Owner::Event && request.query("event_names").is_some_and(|names| !names.is_empty())
-    {
-        return refuse("`event_names` can only be set for `event` type");
-    }
-    Ok(owner)
-}
-
-fn invalid(code: &'static str, detail: String) -> Problem {
-    Problem::new(Kind::Invalid, code, detail).with_attr(Attr::Null)
 }

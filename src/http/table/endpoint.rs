@@ -137,6 +137,17 @@ impl Endpoint {
         }
     }
 
+    /// The same with another description of the answer.
+    pub(super) const fn says(self, says: &'static str) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { says: Some(says), ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same with other responses of the components.
     pub(super) const fn or(self, refusals: &'static [Refusal]) -> Self {
         match self.description {

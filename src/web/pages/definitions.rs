@@ -2,16 +2,19 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::chart::figure;
 use crate::chart::series::Unit;
 use crate::chart::spark::spark;
 use crate::parts;
-use crate::parts::{clipped, is_true, items, page, query, text};
+use crate::parts::{clipped, page, query};
+use weir_api::definitions::{EventDefinition, Notes, PropertyDefinition};
 
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
+
+/// Longest descriptions and tags in a row, in characters.
+const TEXT_MAX_CHARS: usize = 300;
 
 /// Those whose properties have a list, as the API calls them.
 const PERSONS: &str = "person";
@@ -55,7 +58,11 @@ pub struct Volume {
 }
 
 /// Names of events, with how often each came within the last days.
-pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volume]) -> Markup {
+pub fn events(
+    (project, zone): (i64, Tz),
+    definitions: &[EventDefinition],
+    volumes: &[Volume],
+) -> Markup {
     if definitions.is_empty() {
         return none();
     }
@@ -65,25 +72,29 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
                 thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
                 tbody {
                     @for definition in definitions {
-                        @let name = text(definition, "name");
+                        @let name = definition.name.as_str();
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("data-management/events/{}", parts::part(text(definition, "id"))))) { (clipped(name, NAME_MAX_CHARS)) }
-                                (marks(definition))
-                                (described(definition))
+                                a href=(page(project, &format!("data-management/events/{}", parts::part(&definition.id)))) { (clipped(name, NAME_MAX_CHARS)) }
+                                (marks(&definition.tags, &definition.notes))
+                                (described(&definition.notes))
                                 @if let Some(other) = like(definition, definitions) {
                                     div class="quiet" { "Like " b { (clipped(other, NAME_MAX_CHARS)) } ": one of them may be a slip." }
                                 }
                             }
                             td class="number" { (volume(volumes.iter().find(|own| own.name == name))) }
-                            td class="short" { (parts::time(text(definition, "created_at"), zone)) }
-                            td class="short" { (parts::time(text(definition, "last_seen_at"), zone)) }
+                            td class="short" { (parts::time(&definition.created_at, zone)) }
+                            td class="short" { (last_seen(definition, zone)) }
                         }
                     }
                 }
             }
         }
     }
+}
+
+fn last_seen(definition: &EventDefinition, zone: Tz) -> Markup {
+    parts::time(definition.last_seen_at.as_deref().unwrap_or_default(), zone)
 }
 
 fn volume(own: Option<&Volume>) -> Markup {
@@ -96,24 +107,24 @@ fn volume(own: Option<&Volume>) -> Markup {
 }
 
 /// Another name that differs in nothing but its case and what is between the words.
-fn like<'d>(definition: &Value, all: &'d [Value]) -> Option<&'d str> {
+fn like<'d>(definition: &EventDefinition, all: &'d [EventDefinition]) -> Option<&'d str> {
     let bare = |name: &str| -> String {
         name.chars().filter(|own| own.is_alphanumeric()).flat_map(char::to_lowercase).collect()
     };
-    let name = text(definition, "name");
+    let name = definition.name.as_str();
     let own = bare(name);
-    let mut others = all.iter().map(|other| text(other, "name")).filter(|other| *other != name);
+    let mut others = all.iter().map(|other| other.name.as_str()).filter(|other| *other != name);
     others.find(|other| !own.is_empty() && bare(other) == own)
 }
 
 /// One event: what is known of it, and the form that describes it.
 pub fn event(
     (project, zone): (i64, Tz),
-    definition: &Value,
+    definition: &EventDefinition,
     own: &Volume,
     can_write: bool,
 ) -> Markup {
-    let name = text(definition, "name");
+    let EventDefinition { name, tags, notes, .. } = definition;
     let link = |path: &str, parameter: &str| {
         format!("{}?{}", page(project, path), query(&[(parameter, name)]))
     };
@@ -126,45 +137,42 @@ pub fn event(
         div class="card" {
             dl class="facts" {
                 dt { "Last 30 days" } dd { (volume(Some(own))) }
-                dt { "First seen" } dd { (parts::time(text(definition, "created_at"), zone)) }
-                dt { "Last seen" } dd { (parts::time(text(definition, "last_seen_at"), zone)) }
-                @if !can_write { (notes(definition)) }
+                dt { "First seen" } dd { (parts::time(&definition.created_at, zone)) }
+                dt { "Last seen" } dd { (last_seen(definition, zone)) }
+                @if !can_write { (facts(tags, notes)) }
             }
         }
-        @if can_write { (form(definition, &html! {})) }
+        @if can_write { (form(tags, notes, &html! {})) }
     }
 }
 
 /// What users wrote of a definition, among its facts.
-fn notes(definition: &Value) -> Markup {
+fn facts(tags: &[String], notes: &Notes) -> Markup {
     html! {
-        dt { "Description" } dd { (text(definition, "description")) }
-        dt { "Tags" } dd { (tags(definition)) }
+        dt { "Description" } dd { (notes.description.as_deref().unwrap_or_default()) }
+        dt { "Tags" } dd { (tags.join(", ")) }
     }
 }
 
 /// The form that describes a definition; `more` has fields of its kind.
-fn form(definition: &Value, more: &Markup) -> Markup {
+fn form(tags: &[String], notes: &Notes, more: &Markup) -> Markup {
+    let description = notes.description.as_deref().unwrap_or_default();
     html! {
         form class="card stack" method="post" {
-            label class="full" { "Description" textarea name="description" rows="3" maxlength="4000" { (text(definition, "description")) } }
-            label { "Tags, separated by commas" input class="wide" name="tags" value=(tags(definition)) maxlength="1000"; }
+            label class="full" { "Description" textarea name="description" rows="3" maxlength="4000" { (description) } }
+            label { "Tags, separated by commas" input class="wide" name="tags" value=(tags.join(", ")) maxlength="1000"; }
             (more)
-            label class="check" { input type="checkbox" name="verified" value="1" checked[is_true(definition, "verified")]; "Verified: it means what it says" }
-            label class="check" { input type="checkbox" name="hidden" value="1" checked[is_true(definition, "hidden")]; "Hidden from lists of choices" }
+            label class="check" { input type="checkbox" name="verified" value="1" checked[notes.verified]; "Verified: it means what it says" }
+            label class="check" { input type="checkbox" name="hidden" value="1" checked[notes.hidden]; "Hidden from lists of choices" }
             button class="main" { "Save" }
         }
     }
 }
 
-fn tags(definition: &Value) -> String {
-    let tags: Vec<String> = items(definition, "tags").iter().map(parts::plain).collect();
-    tags.join(", ")
-}
-
 /// One property: what is known of it, and the form that describes it.
-pub fn property(project: i64, definition: &Value, can_write: bool) -> Markup {
-    let own = text(definition, "property_type");
+pub fn property(project: i64, definition: &PropertyDefinition, can_write: bool) -> Markup {
+    let PropertyDefinition { tags, notes, .. } = definition;
+    let own = definition.property_type.as_deref().unwrap_or_default();
     let types = html! {
         label {
             "Type"
@@ -176,17 +184,17 @@ pub fn property(project: i64, definition: &Value, can_write: bool) -> Markup {
     };
     html! {
         p class="back" { a href=(page(project, "data-management/properties")) { "← Properties" } }
-        @if can_write { (form(definition, &types)) } @else {
+        @if can_write { (form(tags, notes, &types)) } @else {
             div class="card" { dl class="facts" {
                 dt { "Type" } dd { (kind_of(own)) }
-                (notes(definition))
+                (facts(tags, notes))
             } }
         }
     }
 }
 
 /// Names of properties of events, or of persons.
-pub fn properties(project: i64, of: &str, definitions: &[Value]) -> Markup {
+pub fn properties(project: i64, of: &str, definitions: &[PropertyDefinition]) -> Markup {
     if definitions.is_empty() {
         return none();
     }
@@ -196,14 +204,14 @@ pub fn properties(project: i64, of: &str, definitions: &[Value]) -> Markup {
                 thead { tr { th scope="col" { "Property" } th scope="col" { "Type" } th scope="col" { "Examples" } } }
                 tbody {
                     @for definition in definitions {
-                        @let name = text(definition, "name");
+                        @let name = definition.name.as_str();
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("data-management/properties/{}", parts::part(text(definition, "id"))))) { (clipped(name, NAME_MAX_CHARS)) }
-                                (marks(definition))
-                                (described(definition))
+                                a href=(page(project, &format!("data-management/properties/{}", parts::part(&definition.id)))) { (clipped(name, NAME_MAX_CHARS)) }
+                                (marks(&definition.tags, &definition.notes))
+                                (described(&definition.notes))
                             }
-                            td class="quiet short" { (kind_of(text(definition, "property_type"))) }
+                            td class="quiet short" { (kind_of(definition.property_type.as_deref().unwrap_or_default())) }
                             td class="short" {
                                 @let title = if of == PERSONS { "Values of persons" } else { "Values of the last 7 days" };
                                 a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(of, name))])))
@@ -252,17 +260,17 @@ pub fn sql(table: &str, wanted: &str, of: &str) -> String {
     format!("SELECT *\nFROM {table}{condition}\nORDER BY name\nLIMIT 100")
 }
 
-fn marks(definition: &Value) -> Markup {
+fn marks(tags: &[String], notes: &Notes) -> Markup {
     html! {
-        @if is_true(definition, "verified") { " " span class="badge good" { "verified" } }
-        @if is_true(definition, "hidden") { " " span class="badge" { "hidden" } }
-        @for tag in items(definition, "tags").iter().take(10) { " " span class="badge" { (parts::short(tag)) } }
+        @if notes.verified { " " span class="badge good" { "verified" } }
+        @if notes.hidden { " " span class="badge" { "hidden" } }
+        @for tag in tags.iter().take(10) { " " span class="badge" { (clipped(tag, TEXT_MAX_CHARS)) } }
     }
 }
 
-fn described(definition: &Value) -> Markup {
-    let description = text(definition, "description");
-    html! { @if !description.is_empty() { div class="quiet" { (clipped(description, 300)) } } }
+fn described(notes: &Notes) -> Markup {
+    let description = notes.description.as_deref().unwrap_or_default();
+    html! { @if !description.is_empty() { div class="quiet" { (clipped(description, TEXT_MAX_CHARS)) } } }
 }
 
 /// A type of the API in the words that tables of properties have.

@@ -1,81 +1,160 @@
 //! Bulk changes of event definitions: their tags, and whether they are verified.
 
-use hyper::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
-use crate::response::{Problem, Response};
-use crate::routes::feature_flags::bulk;
-use crate::routes::{query, store};
-use weir_app::App;
-use weir_metadata::definition_bulk::BulkChange;
-use weir_metadata::definitions::EventDefinition;
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
+use crate::routes::definition_parameters::caught_up;
+use crate::routes::feature_flags::bulk::check_count;
+use weir_api::definitions as api;
+use weir_metadata::Metadata;
+use weir_metadata::definition_bulk::{BulkChange, BulkChanged};
+use weir_metadata::flags::tags::TagChange;
 
-pub(crate) const UPDATE_TAGS: Description =
-    Description::ok::<by_hand::BulkDefinitionsTagged>("Change the tags of many definitions")
-        .says("What was changed")
-        .body::<by_hand::BulkDefinitionTags>();
+/// What to do with tags.
+const ACTIONS: [&str; 3] = ["add", "remove", "set"];
 
-/// `POST event_definitions/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`.
-pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    let ids = ids(&mut fields)?;
-    let change = BulkChange::Tags(bulk::tag_change(&mut fields)?);
-    let shown = |own: &EventDefinition| json!({"id": own.id, "tags": own.tags});
-    change_all(app, &asker, ids, change, shown).await
-}
-
-pub(crate) const UPDATE_VERIFIED: Description =
-    Description::ok::<by_hand::BulkDefinitionsVerified>("Vouch for many definitions, or no more")
-        .says("What was changed")
-        .body::<by_hand::BulkVerified>();
-
-/// `POST event_definitions/bulk_update_verified/` with `ids` and `verified`. Definitions that already have
-/// the value are neither among the changed nor among the skipped.
-pub async fn update_verified(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    let ids = ids(&mut fields)?;
-    fields.require("verified")?;
-    let verified = fields.boolean("verified")?.unwrap_or_default();
-    let shown = move |own: &EventDefinition| json!({"id": own.id, "verified": verified});
-    change_all(app, &asker, ids, BulkChange::Verified(verified), shown).await
-}
-
-/// The ids of a body, deduplicated, in their order.
-fn ids(fields: &mut Fields) -> Result<Vec<Uuid>, Problem> {
-    fields.require("ids")?;
-    let texts = fields.texts("ids")?.unwrap_or_default();
-    bulk::check_count(texts.len())?;
-    let mut ids = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        let wrong = |_| refused(format!("ids__{index}"), "invalid_input", "Must be a valid UUID.");
-        let id = Uuid::try_parse(text).map_err(wrong)?;
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
+input! {
+    /// Changes the tags of many definitions.
+    pub struct UpdateTags {
+        body tags: BulkDefinitionTags,
     }
-    Ok(ids)
+}
+
+impl Operation for UpdateTags {
+    type Who = Principal;
+    type Out = api::BulkDefinitionsTagged;
+    const SCOPE: &'static str = "event_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let BulkDefinitionTags { ids, action: Action(action), tags } = self.tags;
+        if tags.is_empty() && action != "set" {
+            let detail = format!("tags must not be empty for action '{action}'.");
+            return Err(refused("tags", "invalid_input", detail));
+        }
+        let change = match action.as_str() {
+            "add" => TagChange::Add(tags),
+            "remove" => TagChange::Remove(tags),
+            _ => TagChange::Set(tags),
+        };
+        let changed = change_all(cx, ids, BulkChange::Tags(change)).await?;
+        let skipped = skipped(&changed);
+        let updated = changed.definitions.into_iter();
+        let updated = updated.map(|own| api::Tagged { id: own.id.to_string(), tags: own.tags });
+        Ok(api::BulkDefinitionsTagged { skipped, updated: updated.collect() })
+    }
+}
+
+input! {
+    /// Vouches for many definitions, or no more. Definitions that already have the value are neither among the changed nor
+    /// among the skipped.
+    pub struct UpdateVerified {
+        body verified: BulkVerified,
+    }
+}
+
+impl Operation for UpdateVerified {
+    type Who = Principal;
+    type Out = api::BulkDefinitionsVerified;
+    const SCOPE: &'static str = "event_definition:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let BulkVerified { ids, verified } = self.verified;
+        let changed = change_all(cx, ids, BulkChange::Verified(verified)).await?;
+        let updated = changed.definitions.iter();
+        let updated = updated.map(|own| api::Verified { id: own.id.to_string(), verified });
+        let updated = updated.collect();
+        Ok(api::BulkDefinitionsVerified { skipped: skipped(&changed), updated })
+    }
+}
+
+body! {
+    /// Other tags for many definitions.
+    pub struct BulkDefinitionTags {
+        /// The definitions
+        ids: Ids,
+        /// What to do with the tags
+        action: Action,
+        /// Empty only to be set
+        tags: Vec<String>,
+    }
+}
+
+body! {
+    /// Whether many definitions are verified.
+    pub struct BulkVerified {
+        /// The definitions
+        ids: Ids,
+        /// Whether they are verified from now on
+        verified: bool,
+    }
+}
+
+/// The ids of definitions, each once.
+#[derive(Debug)]
+pub struct Ids(Vec<Uuid>);
+
+impl Field for Ids {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.require(name)?;
+        let texts = fields.texts(name)?.unwrap_or_default();
+        check_count(texts.len())?;
+        let mut ids = Vec::with_capacity(texts.len());
+        for (index, text) in texts.iter().enumerate() {
+            let wrong =
+                |_| refused(format!("{name}__{index}"), "invalid_input", "Must be a valid UUID.");
+            let id = Uuid::try_parse(text).map_err(wrong)?;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        Ok(Self(ids))
+    }
+
+    fn schema() -> Value {
+        let id = json!({"type": "string", "format": "uuid"});
+        json!({"type": "array", "items": id, "minItems": 1, "maxItems": 500})
+    }
+}
+
+/// One of [`ACTIONS`].
+#[derive(Debug)]
+pub struct Action(String);
+
+impl Field for Action {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.require(name)?;
+        Ok(Self(fields.choice(name, &ACTIONS)?.unwrap_or_default()))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "enum": ACTIONS})
+    }
 }
 
 async fn change_all(
-    app: &App,
-    asker: &Principal,
-    ids: Vec<Uuid>,
+    cx: &Context<Principal>,
+    Ids(ids): Ids,
     change: BulkChange,
-    shown: impl Fn(&EventDefinition) -> Value,
-) -> Result<Response, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.change_definitions(project, &ids, change, by).await };
-    let changed = store::write(app, "change-event-definitions", write).await?;
-    let updated: Vec<Value> = changed.definitions.iter().map(shown).collect();
-    let skipped = changed.missing.iter().map(|id| json!({"id": id, "reason": "Not found"}));
-    let skipped: Vec<Value> = skipped.collect();
-    Ok(Response::json(StatusCode::OK, &json!({"updated": updated, "skipped": skipped})))
+) -> Result<BulkChanged, Problem> {
+    caught_up(cx).await?;
+    let (project, by) = (cx.who.project.id, cx.user());
+    let write = |metadata: Metadata| async move {
+        metadata.change_definitions(project, &ids, change, by).await
+    };
+    cx.write("change-event-definitions", write).await
+}
+
+fn skipped(changed: &BulkChanged) -> Vec<api::Skipped> {
+    let skipped = |id: &Uuid| api::Skipped { id: id.to_string(), reason: "Not found".to_owned() };
+    changed.missing.iter().map(skipped).collect()
 }

@@ -1,4 +1,4 @@
-//! Filters and order of a list of event definitions: [`Choice`], parsed from the query of a request.
+//! Which definitions a list of event definitions has, in which order: types of its parameters, and [`List::choose`].
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -7,9 +7,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::fields::refused;
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
-use crate::routes::definition_parameters::{boolean, names};
+use crate::routes::event_definitions::List;
 use weir_base::clock::UnixMicros;
 use weir_metadata::annotations::Notes;
 use weir_metadata::definitions::EventDefinition;
@@ -17,30 +19,17 @@ use weir_metadata::definitions::EventDefinition;
 /// Events that were last seen longer ago are stale (PostHog's figure).
 const STALE_AFTER: Duration = Duration::from_hours(30 * 24);
 
+/// The values of `event_type`.
+const EVENT_TYPES: [&str; 5] = ["event", "all", "action_event", "event_custom", "event_posthog"];
+
 /// A definition and its annotations.
 type Noted = (EventDefinition, Notes);
 
-/// Filters and order of a list of definitions.
-#[derive(Debug)]
-pub(super) struct Choice {
-    /// Search terms; the name contains each of them, case-insensitively.
-    terms: Vec<String>,
-    kind: Names,
-    exclude_hidden: bool,
-    verified: Option<bool>,
-    excluded: Vec<String>,
-    /// Names to include; all if empty.
-    names: HashSet<String>,
-    /// Omits definitions last seen before this time; those that were never seen stay.
-    seen_since: Option<UnixMicros>,
-    /// Tags of which a definition needs at least one; no filter if empty.
-    tags: Vec<String>,
-    order: Vec<(Key, bool)>,
-}
-
-/// Filter on the kind of name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+/// The kind of names in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventType {
+    /// All.
+    #[default]
     All,
     /// Names that are not built in.
     Custom,
@@ -48,7 +37,57 @@ enum Names {
     Product,
 }
 
-/// Sort keys.
+impl InQuery for EventType {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::one_of(name, &EVENT_TYPES).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        match request.query(name).as_deref() {
+            // Events never include actions.
+            None | Some("" | "event" | "all" | "action_event") => Ok(Self::All),
+            Some("event_custom") => Ok(Self::Custom),
+            Some("event_posthog") => Ok(Self::Product),
+            Some(other) => {
+                let detail = format!("\"{other}\" is not a valid choice.");
+                Err(refused(name, "invalid_choice", detail))
+            }
+        }
+    }
+}
+
+/// Names that are wanted, in a parameter that may be repeated, or contain several names separated by commas. A name may
+/// itself contain a comma.
+#[derive(Clone, Debug, Default)]
+pub struct NamesWanted(HashSet<String>);
+
+impl NamesWanted {
+    /// Whether a name is among them; all are if none was named.
+    pub(super) fn includes(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.contains(name)
+    }
+}
+
+impl InQuery for NamesWanted {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let mut names = HashSet::new();
+        for (_, value) in request.query_all().filter(|(own, _)| own == name) {
+            names.extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+            names.extend(value.contains(',').then(|| value.into_owned()));
+        }
+        Ok(Self(names))
+    }
+}
+
+/// Sort keys, each with whether it is in descending order. Unknown ones of a request are ignored.
+#[derive(Clone, Debug)]
+pub struct Order(Vec<(Key, bool)>);
+
+/// A sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Name,
@@ -59,80 +98,27 @@ enum Key {
     CreatedDay,
 }
 
-impl Choice {
-    /// Parses the query. Unknown orders are ignored.
-    pub(super) fn read(request: &Request, now: UnixMicros) -> Result<Self, Problem> {
-        let search = request.query("search").unwrap_or_default();
-        let kind = match request.query("event_type").as_deref() {
-            // Events never include actions.
-            None | Some("" | "event" | "all" | "action_event") => Names::All,
-            Some("event_custom") => Names::Custom,
-            Some("event_posthog") => Names::Product,
-            Some(other) => {
-                let detail = format!("\"{other}\" is not a valid choice.");
-                return Err(refused("event_type", "invalid_choice", detail));
-            }
-        };
-        let orders = request.query_all().filter(|(name, _)| name == "ordering");
-        let mut order = Vec::new();
-        for (_, value) in orders {
-            order.extend(value.split(',').filter_map(ordering));
+impl Default for Order {
+    fn default() -> Self {
+        Self(vec![(Key::LastSeenDay, true), (Key::Name, false)])
+    }
+}
+
+impl InQuery for Order {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let mut keys = Vec::new();
+        for (_, value) in request.query_all().filter(|(own, _)| own == name) {
+            keys.extend(value.split(',').filter_map(ordering));
         }
-        if order.is_empty() {
-            order = vec![(Key::LastSeenDay, true), (Key::Name, false)];
-        }
-        let tags = names(request, "tags")?.unwrap_or_default();
-        let exclude_stale = boolean(request, "exclude_stale")?.unwrap_or(false);
-        Ok(Self {
-            terms: search.split_whitespace().map(str::to_lowercase).collect(),
-            kind,
-            exclude_hidden: boolean(request, "exclude_hidden")?.unwrap_or(false),
-            verified: boolean(request, "verified")?,
-            excluded: names(request, "excluded_properties")?.unwrap_or_default(),
-            names: names_wanted(request),
-            seen_since: exclude_stale.then(|| {
-                let span = i64::try_from(STALE_AFTER.as_micros()).unwrap_or(i64::MAX);
-                UnixMicros(now.0.saturating_sub(span))
-            }),
-            tags: tags.iter().map(|tag| tag.to_lowercase()).collect(),
-            order,
-        })
+        Ok(if keys.is_empty() { Self::default() } else { Self(keys) })
     }
+}
 
-    /// The definitions of the list in its order.
-    pub(super) fn choose(
-        &self,
-        definitions: Vec<EventDefinition>,
-        mut notes: HashMap<Uuid, Notes>,
-    ) -> Vec<Noted> {
-        let noted = definitions.into_iter().map(|definition| {
-            let notes = notes.remove(&definition.id).unwrap_or_default();
-            (definition, notes)
-        });
-        let mut chosen: Vec<Noted> = noted.filter(|noted| self.takes(noted)).collect();
-        chosen.sort_by(|a, b| self.compare(&a.0, &b.0));
-        chosen
-    }
-
-    fn takes(&self, (definition, notes): &Noted) -> bool {
-        let name = definition.name.to_lowercase();
-        let is_kind = match self.kind {
-            Names::All => true,
-            Names::Custom => !definition.name.starts_with('$'),
-            Names::Product => definition.name.starts_with('$'),
-        };
-        is_kind
-            && self.terms.iter().all(|term| name.contains(term))
-            && !(self.exclude_hidden && notes.hidden)
-            && self.verified.is_none_or(|verified| notes.verified == verified)
-            && !self.excluded.contains(&definition.name)
-            && (self.names.is_empty() || self.names.contains(&definition.name))
-            && self.seen_since.is_none_or(|since| {
-                definition.last_seen_at.is_none_or(|last_seen_at| last_seen_at >= since)
-            })
-            && (self.tags.is_empty() || definition.tags.iter().any(|tag| self.tags.contains(tag)))
-    }
-
+impl Order {
     fn compare(&self, a: &EventDefinition, b: &EventDefinition) -> Ordering {
         let by = |(key, descending): &(Key, bool)| {
             // Missing values come first in ascending order, as in PostHog, and last in descending
@@ -146,20 +132,55 @@ impl Choice {
             };
             if *descending { ascending.reverse() } else { ascending }
         };
-        let order = self.order.iter().map(by).find(|order| order.is_ne());
+        let order = self.0.iter().map(by).find(|order| order.is_ne());
         order.unwrap_or_else(|| a.name.cmp(&b.name))
     }
 }
 
-/// The names in the parameter `names`, which may be repeated, or contain several names separated by
-/// commas. A name may itself contain a comma.
-pub(super) fn names_wanted(request: &Request) -> HashSet<String> {
-    let mut names = HashSet::new();
-    for (_, value) in request.query_all().filter(|(name, _)| name == "names") {
-        names.extend(value.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
-        names.extend(value.contains(',').then(|| value.into_owned()));
+impl List {
+    /// The definitions of the list in its order.
+    pub(super) fn choose(
+        mut self,
+        now: UnixMicros,
+        definitions: Vec<EventDefinition>,
+        mut notes: HashMap<Uuid, Notes>,
+    ) -> Vec<Noted> {
+        for tag in self.tags.0.iter_mut().flatten() {
+            *tag = tag.to_lowercase();
+        }
+        let span = i64::try_from(STALE_AFTER.as_micros()).unwrap_or(i64::MAX);
+        let seen_since = self.exclude_stale.is_true().then(|| now.0.saturating_sub(span));
+        let noted = definitions.into_iter().map(|definition| {
+            let notes = notes.remove(&definition.id).unwrap_or_default();
+            (definition, notes)
+        });
+        let is_chosen = |noted: &Noted| self.takes(noted, seen_since.map(UnixMicros));
+        let mut chosen: Vec<Noted> = noted.filter(is_chosen).collect();
+        chosen.sort_by(|a, b| self.ordering.compare(&a.0, &b.0));
+        chosen
     }
-    names
+
+    /// Whether the list has a definition; those last seen before `seen_since` are left out, those that were never seen stay.
+    fn takes(&self, (definition, notes): &Noted, seen_since: Option<UnixMicros>) -> bool {
+        let name = definition.name.to_lowercase();
+        let is_of_type = match self.event_type {
+            EventType::All => true,
+            EventType::Custom => !definition.name.starts_with('$'),
+            EventType::Product => definition.name.starts_with('$'),
+        };
+        let excluded = self.excluded_properties.0.as_deref().unwrap_or_default();
+        let tags = self.tags.0.as_deref().unwrap_or_default();
+        is_of_type
+            && self.search.0.iter().all(|term| name.contains(term))
+            && !(self.exclude_hidden.is_true() && notes.hidden)
+            && self.verified.0.is_none_or(|verified| notes.verified == verified)
+            && !excluded.contains(&definition.name)
+            && self.names.includes(&definition.name)
+            && seen_since.is_none_or(|since| {
+                definition.last_seen_at.is_none_or(|last_seen_at| last_seen_at >= since)
+            })
+            && (tags.is_empty() || definition.tags.iter().any(|tag| tags.contains(tag)))
+    }
 }
 
 fn day(time: Option<UnixMicros>) -> Option<chrono::NaiveDate> {
@@ -188,7 +209,9 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::{Choice, Key, Names, ordering};
+    use super::{EventType, Key, NamesWanted, Order, ordering};
+    use crate::routes::definition_parameters::{Names, Terms, Truth};
+    use crate::routes::event_definitions::List;
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
     use weir_metadata::annotations::Notes;
@@ -208,21 +231,11 @@ mod tests {
         }
     }
 
-    fn all() -> Choice {
-        Choice {
-            terms: Vec::new(),
-            kind: Names::All,
-            exclude_hidden: false,
-            verified: None,
-            excluded: Vec::new(),
-            names: HashSet::new(),
-            seen_since: None,
-            tags: Vec::new(),
-            order: vec![(Key::LastSeenDay, true), (Key::Name, false)],
-        }
+    fn truth(own: bool) -> Truth {
+        Truth(Some(own))
     }
 
-    fn chosen(choice: &Choice) -> Vec<String> {
+    fn chosen(list: List) -> Vec<String> {
         let definitions = vec![
             definition("$pageview", Some(3 * DAY), &[]),
             definition("entered_free_trial", Some(3 * DAY + 5), &["growth"]),
@@ -233,50 +246,55 @@ mod tests {
         let verified = Notes { verified: true, ..Notes::default() };
         let notes: HashMap<_, _> =
             definitions[2..].iter().map(|one| one.id).zip([verified, hidden]).collect();
-        choice.choose(definitions, notes).into_iter().map(|(one, _)| one.name).collect()
+        list.choose(UnixMicros(33 * DAY), definitions, notes)
+            .into_iter()
+            .map(|(one, _)| one.name)
+            .collect()
     }
 
     /// Orders and filters as PostHog's tests of event definitions have them.
     #[test]
     fn lists_are_chosen_and_ordered() {
-        let terms = |terms: &[&str]| terms.iter().map(|term| (*term).to_owned()).collect();
-        for (choice, expected) in [
+        let all = List::default;
+        let names =
+            |names: &[&str]| Names(Some(names.iter().map(|name| (*name).to_owned()).collect()));
+        let order = |key, descending| Order(vec![(key, descending)]);
+        let wanted = HashSet::from(["purchase".into(), "free".into()]);
+        for (list, expected) in [
             (all(), vec!["$pageview", "entered_free_trial", "purchase", "never_seen"]),
-            (Choice { terms: terms(&["free", "tri"]), ..all() }, vec!["entered_free_trial"]),
-            (Choice { kind: Names::Product, ..all() }, vec!["$pageview"]),
+            (List { search: Terms::of("Free  tri"), ..all() }, vec!["entered_free_trial"]),
+            (List { event_type: EventType::Product, ..all() }, vec!["$pageview"]),
             (
-                Choice { kind: Names::Custom, ..all() },
+                List { event_type: EventType::Custom, ..all() },
                 vec!["entered_free_trial", "purchase", "never_seen"],
             ),
             (
-                Choice { exclude_hidden: true, ..all() },
+                List { exclude_hidden: truth(true), ..all() },
                 vec!["$pageview", "entered_free_trial", "purchase"],
             ),
-            (Choice { verified: Some(true), ..all() }, vec!["purchase"]),
-            (Choice { tags: terms(&["money"]), ..all() }, vec!["purchase"]),
+            (List { verified: truth(true), ..all() }, vec!["purchase"]),
+            (List { tags: names(&["Money"]), ..all() }, vec!["purchase"]),
             (
-                Choice { excluded: terms(&["purchase", "$pageview"]), ..all() },
+                List { excluded_properties: names(&["purchase", "$pageview"]), ..all() },
                 vec!["entered_free_trial", "never_seen"],
             ),
-            (
-                Choice { names: HashSet::from(["purchase".into(), "free".into()]), ..all() },
-                vec!["purchase"],
-            ),
+            (List { names: NamesWanted(wanted), ..all() }, vec!["purchase"]),
             // Definitions that were never seen stay.
             (
-                Choice { seen_since: Some(UnixMicros(3 * DAY)), ..all() },
+                List { exclude_stale: truth(true), ..all() },
                 vec!["$pageview", "entered_free_trial", "never_seen"],
             ),
             (
-                Choice { order: vec![(Key::LastSeen, false)], ..all() },
+                List { ordering: order(Key::LastSeen, false), ..all() },
                 vec!["never_seen", "purchase", "$pageview", "entered_free_trial"],
             ),
             (
-                Choice { order: vec![(Key::Name, true)], ..all() },
+                List { ordering: order(Key::Name, true), ..all() },
                 vec!["purchase", "never_seen", "entered_free_trial", "$pageview"],
             ),
         ] {
-            assert_eq!(chosen(&choice), expected, "{choice:?}");
+            let told = format!("{list:?}");
+            assert_eq!(chosen(list), expected, "{told}");
         }
     }
 

@@ -2,17 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use hyper::Method;
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+use uuid::Uuid;
 
+use crate::fields::refused;
+use crate::operation::input::InPath;
+use crate::operation::output::Listed;
+use crate::page as part;
 use crate::response::Problem;
+use crate::routes::definition_parameters::Terms;
+use crate::routes::event_definitions::EventDefinitionWrite;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
+use crate::routes::property_definitions::PropertyDefinitionWrite;
+use crate::routes::{event_definitions, property_definitions};
+use weir_metadata::properties::ValueType;
 use weir_web::pages::definitions as shown;
 use weir_web::pages::definitions::Volume;
 use weir_web::parts;
-use weir_web::parts::{items, literal, page, query, search, text};
+use weir_web::parts::{items, literal, page, query, search};
+use weir_web::state::parameters::Parameters;
+
+/// The kind of definitions of events: its word in addresses, and the path of its list.
+const EVENTS: (&str, &str) = ("events", "event_definitions/");
+
+/// The same for definitions of properties.
+const PROPERTIES: (&str, &str) = ("properties", "property_definitions/");
 
 /// Definitions of a page.
 const ROWS: usize = 100;
@@ -22,39 +38,44 @@ const DAYS: usize = 30;
 
 /// `GET data-management/events`.
 pub async fn events(visit: Visit) -> Result<Sent, Problem> {
-    let own = ("events", "event_definitions/");
     if let Some(format) = files::wanted(&visit)? {
-        return as_file(&visit, own, format).await;
+        return as_file(&visit, EVENTS, format).await;
     }
-    let (found, page) = found(&visit, own).await?;
     let asking = visit.asking.clone();
-    let later = visit.asking.clone();
-    let place = (asking.project(), asking.zone);
-    Ok(Sent::Page(page.then(async move {
-        let definitions = items(&found, "results");
-        let names: Vec<&str> = definitions.iter().map(|own| text(own, "name")).collect();
-        let volumes = match later.may("query:read") {
-            true => volumes(&later, &names).await?,
+    let (search, page) = (Terms::of(&visit.parameter("search")), rows(&visit));
+    let list = event_definitions::List { search, page, ..event_definitions::List::default() };
+    let found = asking.perform(list).await?;
+    Ok(Sent::Page(begun(&visit, EVENTS.0).then(async move {
+        let definitions = &found.results;
+        let names: Vec<&str> = definitions.iter().map(|own| own.name.as_str()).collect();
+        let volumes = match asking.may("query:read") {
+            true => volumes(&asking, &names).await?,
             false => Vec::new(),
         };
         Ok(html! {
-            (shown::events(place, definitions, &volumes))
-            (around(&visit, own, &found))
+            (shown::events((asking.project(), asking.zone), definitions, &volumes))
+            (around(&visit, EVENTS.1, &found))
         })
     })))
 }
 
 /// `GET data-management/properties?type=`: those of events, or of persons.
 pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
-    let own = ("properties", "property_definitions/");
     if let Some(format) = files::wanted(&visit)? {
-        return as_file(&visit, own, format).await;
+        return as_file(&visit, PROPERTIES, format).await;
     }
-    let (found, mut page) = found(&visit, own).await?;
+    let (search, page, kind) = (Terms::of(&visit.parameter("search")), rows(&visit), of(&visit));
+    let of = match kind.as_str() {
+        "" => property_definitions::owner("event", None)?,
+        kind => property_definitions::owner(kind, None)?,
+    };
+    let list = property_definitions::List { search, of, page, ..Default::default() };
+    let found = visit.asking.perform(list).await?;
+    let mut page = begun(&visit, PROPERTIES.0);
     page.now = html! {
         (page.now)
-        (shown::properties(visit.project(), &of(&visit), items(&found, "results")))
-        (around(&visit, own, &found))
+        (shown::properties(visit.project(), &kind, &found.results))
+        (around(&visit, PROPERTIES.1, &found))
     };
     Ok(Sent::Page(page))
 }
@@ -62,6 +83,11 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
 /// Whose properties a page is about; empty for those of events.
 fn of(visit: &Visit) -> String {
     Some(visit.parameter("type")).filter(|of| of != "event").unwrap_or_default()
+}
+
+/// The part of a list that a page shows.
+fn rows(visit: &Visit) -> part::Page {
+    part::Page { limit: ROWS, offset: visit.offset() }
 }
 
 async fn as_file(
@@ -74,32 +100,26 @@ async fn as_file(
     files::of_list(&visit.asking, (path, &asked), (kind, format)).await
 }
 
-/// The definitions that a page is about, and its beginning.
-async fn found(
-    visit: &Visit,
-    (kind, path): (&'static str, &'static str),
-) -> Result<(Value, Page), Problem> {
-    let (project, wanted, offset) = (visit.project(), visit.parameter("search"), visit.offset());
-    let (of, limit, offset) = (of(visit), ROWS.to_string(), offset.to_string());
-    let asked = [("search", &*wanted), ("type", &*of), ("limit", &*limit), ("offset", &*offset)];
-    let found = visit.asking.get(path, &asked).await?;
+/// The beginning of the page of a list.
+fn begun(visit: &Visit, kind: &'static str) -> Page {
+    let (project, wanted, of) = (visit.project(), visit.parameter("search"), of(visit));
     let now = html! {
         (shown::tabs(project, (kind, &of)))
         (search(project, &format!("data-management/{kind}"), ("Name", &wanted), &[("type", &of)]))
     };
-    Ok((found, Page::new("Definitions", now)))
+    Page::new("Definitions", now)
 }
 
 /// What is below a list.
-fn around(visit: &Visit, (_, path): (&'static str, &'static str), found: &Value) -> Markup {
+fn around<T>(visit: &Visit, path: &str, found: &Listed<T>) -> Markup {
     let (wanted, offset, of) = (visit.parameter("search"), visit.offset(), of(visit));
-    let has_next = found.get("next").is_some_and(Value::is_string);
+    let has_next = offset.saturating_add(ROWS) < found.count;
     let table = path.trim_end_matches('/');
     html! {
         (parts::pager(offset, ROWS, has_next, |offset| {
             format!("?{}", query(&[("search", &wanted), ("type", &of), ("offset", &offset.to_string())]))
         }))
-        @if !items(found, "results").is_empty() {
+        @if !found.results.is_empty() {
             (files::below(&visit.asking, (path, &[("search", &wanted), ("type", &of)]), Some(&shown::sql(table, &wanted, &of))))
         }
     }
@@ -138,55 +158,78 @@ async fn volumes(asking: &Asking, names: &[&str]) -> Result<Vec<Volume>, Problem
 /// `GET data-management/events/:id`.
 pub async fn event(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
-    let path = format!("event_definitions/{}/", parts::part(visit.id()));
-    let definition = asking.get(&path, &[]).await?;
-    let name = text(&definition, "name");
+    let definition = asking.perform(event_definitions::Retrieve { id: id(&visit)? }).await?;
     let volume = match asking.may("query:read") {
-        true => volumes(asking, &[name]).await?.pop(),
+        true => volumes(asking, &[&definition.name]).await?.pop(),
         false => None,
     };
     let (volume, can_write) = (volume.unwrap_or_default(), asking.may("event_definition:write"));
     let place = (asking.project(), asking.zone);
     let content = shown::event(place, &definition, &volume, can_write);
-    Ok(Sent::Page(Page::new(parts::clipped(name, 120), content)))
+    Ok(Sent::Page(Page::new(parts::clipped(&definition.name, 120), content)))
 }
 
 /// `POST data-management/events/:id`.
-pub async fn change_event(visit: Visit) -> Result<Sent, Problem> {
-    change(visit, ("events", "event_definitions")).await
+pub async fn change_event(mut visit: Visit) -> Result<Sent, Problem> {
+    let sent = form(visit.take_request()?).await?;
+    let change = EventDefinitionWrite {
+        tags: Some(tags(&sent)),
+        description: Some(Some(sent.get("description").trim().to_owned())),
+        verified: Some(sent.get("verified") == "1"),
+        hidden: Some(sent.get("hidden") == "1"),
+        ..EventDefinitionWrite::default()
+    };
+    visit.asking.perform(event_definitions::Update { id: id(&visit)?, change }).await?;
+    back(&visit, EVENTS.0)
 }
 
 /// `GET data-management/properties/:id`.
 pub async fn property(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
-    let path = format!("property_definitions/{}/", parts::part(visit.id()));
-    let definition = asking.get(&path, &[]).await?;
+    let definition = asking.perform(property_definitions::Retrieve { id: id(&visit)? }).await?;
     let can_write = asking.may("property_definition:write");
     let content = shown::property(asking.project(), &definition, can_write);
-    Ok(Sent::Page(Page::new(parts::clipped(text(&definition, "name"), 120), content)))
+    Ok(Sent::Page(Page::new(parts::clipped(&definition.name, 120), content)))
 }
 
 /// `POST data-management/properties/:id`.
-pub async fn change_property(visit: Visit) -> Result<Sent, Problem> {
-    change(visit, ("properties", "property_definitions")).await
+pub async fn change_property(mut visit: Visit) -> Result<Sent, Problem> {
+    let sent = form(visit.take_request()?).await?;
+    let change = PropertyDefinitionWrite {
+        property_type: Some(value_type(sent.get("property_type"))?),
+        tags: Some(tags(&sent)),
+        description: Some(Some(sent.get("description").trim().to_owned())),
+        verified: Some(sent.get("verified") == "1"),
+        hidden: Some(sent.get("hidden") == "1"),
+    };
+    visit.asking.perform(property_definitions::Update { id: id(&visit)?, change }).await?;
+    back(&visit, PROPERTIES.0)
 }
 
-/// Changes a definition as a form says, and shows it.
-async fn change(mut visit: Visit, (kind, path): (&str, &str)) -> Result<Sent, Problem> {
-    let sent = form(visit.take_request()?).await?;
+/// The id in the path.
+fn id(visit: &Visit) -> Result<Uuid, Problem> {
+    InPath::of(visit.id().to_owned())
+}
+
+/// The tags in a form, separated by commas.
+fn tags(sent: &Parameters) -> Vec<String> {
     let tags = sent.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty());
-    let mut body = Map::from_iter([
-        ("description".to_owned(), json!(sent.get("description"))),
-        ("tags".to_owned(), json!(tags.collect::<Vec<_>>())),
-        ("verified".to_owned(), json!(sent.get("verified") == "1")),
-        ("hidden".to_owned(), json!(sent.get("hidden") == "1")),
-    ]);
-    if kind == "properties" {
-        let own = Some(sent.get("property_type")).filter(|name| !name.is_empty());
-        body.insert("property_type".to_owned(), json!(own));
-    }
+    tags.map(str::to_owned).collect()
+}
+
+/// The type of values in a form; none if it is not known.
+fn value_type(name: &str) -> Result<Option<ValueType>, Problem> {
+    let wrong = || {
+        let detail = format!("\"{name}\" is not a valid choice.");
+        refused("property_type", "invalid_choice", detail)
+    };
+    let named = Some(name).filter(|name| !name.is_empty());
+    named.map(|name| property_definitions::value_type(name).ok_or_else(wrong)).transpose()
+}
+
+/// Leads back to a definition that was changed.
+fn back(visit: &Visit, kind: &str) -> Result<Sent, Problem> {
     let id = parts::part(visit.id());
-    visit.asking.send(Method::PATCH, &format!("{path}/{id}/"), &Value::Object(body)).await?;
     let own = page(visit.project(), &format!("data-management/{kind}/{id}"));
     Ok(Sent::Other(see_other(&own)?))
 }
