@@ -3,4 +3,5 @@
 
 pub mod accounts;
 pub mod activity;
+pub mod cohorts;
 pub mod definitions;

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::multipart;
@@ -40,11 +41,11 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 /// The fields of one body. A field that no caller takes was sent back with what clients got: others are refused, if the
 /// request says which there are.
 #[derive(Debug, Default)]
-pub struct Fields(Map<String, Value>);
+pub struct Fields(Map<String, Value>, Option<Bytes>);
 
 impl From<Map<String, Value>> for Fields {
     fn from(values: Map<String, Value>) -> Self {
-        Self(values)
+        Self(values, None)
     }
 }
 
@@ -81,7 +82,7 @@ impl Fields {
             Some(Value::Array(items)) => {
                 items.into_iter().map(Self::of).collect::<Result<_, _>>()?
             }
-            one => vec![one.map_or_else(|| Ok(Self(Map::new())), Self::of)?],
+            one => vec![one.map_or_else(|| Ok(Self::default()), Self::of)?],
         };
         let check = |fields: &Self| known.as_ref().map_or(Ok(()), |known| known.check(&fields.0));
         all.iter().try_for_each(check)?;
@@ -91,7 +92,7 @@ impl Fields {
     /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The
     /// body can be read afterwards.
     pub async fn peek_text(request: &mut Request, name: &str) -> Option<String> {
-        let Self(mut fields) = Self::peek_all(request).await?;
+        let Self(mut fields, _) = Self::peek_all(request).await?;
         fields.remove(name)?.as_str().map(str::to_owned)
     }
 
@@ -106,6 +107,16 @@ impl Fields {
         Self::parse(&content_type, body).ok()
     }
 
+    /// The same with the file of a form.
+    pub(super) fn with_file(self, file: Option<Bytes>) -> Self {
+        Self(self.0, file)
+    }
+
+    /// The file of a form.
+    pub(super) fn file(&mut self) -> Option<Bytes> {
+        self.1.take()
+    }
+
     /// All fields as they were sent.
     pub fn into_values(self) -> Map<String, Value> {
         self.0
@@ -113,12 +124,12 @@ impl Fields {
 
     /// Parses a JSON object; an empty body counts as an empty one. An empty media type is JSON.
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Problem> {
-        document(content_type, body)?.map_or_else(|| Ok(Self(Map::new())), Self::of)
+        document(content_type, body)?.map_or_else(|| Ok(Self::default()), Self::of)
     }
 
     fn of(value: Value) -> Result<Self, Problem> {
         match value {
-            Value::Object(fields) => Ok(Self(fields)),
+            Value::Object(fields) => Ok(Self(fields, None)),
             other => {
                 let kind = python_type(&other);
                 let detail = format!("Invalid data. Expected a dictionary, but got {kind}.");

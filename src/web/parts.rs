@@ -295,7 +295,11 @@ pub fn flag_value(value: &Value) -> Markup {
 
 /// The name of a thing that has one.
 pub fn named(thing: &Value) -> String {
-    let name = text(thing, "name");
+    title(text(thing, "name"))
+}
+
+/// A name that is shown, which may be empty.
+pub fn title(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }
 

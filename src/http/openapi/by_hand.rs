@@ -39,8 +39,7 @@ macro_rules! by_hand {
 
 by_hand! {
     Action ActionWrite Annotation AnnotationWrite Audience AudienceQuestion
-    BulkDelete BulkDeleted
-    BulkTagged BulkTags CohortMembers CohortWrite CorrelationAnswer Dashboard
+    BulkDelete BulkDeleted BulkTagged BulkTags CorrelationAnswer Dashboard
     DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody
     DashboardsRunInsightsRetrieveAnswer
     EarlyAccessFeatureWrite EvaluationReasons FeatureFlagsBulkKeysCreateAnswer

@@ -1,6 +1,7 @@
 //! What an operation is told, as a struct by [`input!`]: each field is part of the path, of the query or the body, is read
 //! from there in the order of its declaration, and is described by its type.
 
+use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::fields::Fields;
@@ -9,10 +10,16 @@ use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 
+/// Reads a body that is a form, by its `Content-Type`.
+pub type ReadForm = fn(&str, &Bytes) -> Result<Fields, Problem>;
+
 /// What can be read from a request.
 pub trait Input: Sized + Send {
     /// Whether it has a part in the body, which is read for it.
     const HAS_BODY: bool;
+
+    /// How a body that is a form is read; without it the body has to be JSON.
+    const FORM: Option<ReadForm>;
 
     /// Adds its parts to the description.
     fn describe(shape: &mut Shape);
@@ -98,8 +105,25 @@ impl InQuery for Page {
     }
 }
 
+/// `search`, a part of a name; empty without one.
+#[derive(Clone, Debug, Default)]
+pub struct Search(pub String);
+
+impl InQuery for Search {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::shared(name));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(request.query(name).unwrap_or_default().into_owned()))
+    }
+}
+
 /// A type of a body.
 pub trait InBody: Sized {
+    /// How a body that is a form is read; without it the body has to be JSON.
+    const FORM: Option<ReadForm> = None;
+
     /// Adds it to the description.
     fn describe(shape: &mut Shape);
 
@@ -135,14 +159,27 @@ impl<T: Creates> InBody for New<T> {
     }
 }
 
+/// The first of two ways to read a form that there is.
+pub const fn first(one: Option<ReadForm>, other: Option<ReadForm>) -> Option<ReadForm> {
+    match one {
+        Some(_) => one,
+        None => other,
+    }
+}
+
 /// Parts of paths, for [`input!`].
 pub mod path {
-    use super::{InPath, Parts};
+    use super::{InPath, Parts, ReadForm};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
     /// Whether it is in the body.
     pub const IS_BODY: bool = false;
+
+    /// It is in no form.
+    pub const fn form<T>() -> Option<ReadForm> {
+        None
+    }
 
     /// The description has the parameters of a path by the path.
     pub fn describe<T: InPath>(_: &'static str, _: &'static str, _: &mut Shape) {}
@@ -160,12 +197,17 @@ pub mod path {
 
 /// Parts of queries, for [`input!`].
 pub mod query {
-    use super::{InQuery, Parts};
+    use super::{InQuery, Parts, ReadForm};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
     /// Whether it is in the body.
     pub const IS_BODY: bool = false;
+
+    /// It is in no form.
+    pub const fn form<T>() -> Option<ReadForm> {
+        None
+    }
 
     /// Adds it to the description.
     pub fn describe<T: InQuery>(name: &'static str, about: &'static str, shape: &mut Shape) {
@@ -184,12 +226,17 @@ pub mod query {
 
 /// Bodies, for [`input!`].
 pub mod body {
-    use super::{InBody, Parts};
+    use super::{InBody, Parts, ReadForm};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
     /// Whether it is in the body.
     pub const IS_BODY: bool = true;
+
+    /// How a form is read.
+    pub const fn form<T: InBody>() -> Option<ReadForm> {
+        T::FORM
+    }
 
     /// Adds it to the description.
     pub fn describe<T: InBody>(_: &'static str, _: &'static str, shape: &mut Shape) {
@@ -228,6 +275,15 @@ macro_rules! input {
 
         impl crate::operation::input::Input for $name {
             const HAS_BODY: bool = false $(|| crate::operation::input::$place::IS_BODY)*;
+
+            const FORM: Option<crate::operation::input::ReadForm> = {
+                let form = None;
+                $(let form = crate::operation::input::first(
+                    form,
+                    crate::operation::input::$place::form::<$kind>(),
+                );)*
+                form
+            };
 
             fn describe(shape: &mut crate::openapi::Shape) {
                 let _ = &shape;

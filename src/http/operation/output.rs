@@ -136,6 +136,14 @@ pub struct Paged<T> {
     pub rows: PageRows<T>,
 }
 
+impl<T: Serialize> Paged<T> {
+    /// Whether there are items after those of the page.
+    pub fn has_next(&self) -> bool {
+        let shown = self.rows.count();
+        shown > 0 && self.page.offset.saturating_add(shown) < self.count
+    }
+}
+
 impl<T: Serialize + JsonSchema + Send> Output for Paged<T> {
     fn describe(shape: &mut Shape) {
         shape.success = success::<Envelope<T>>("200", "A page of the list");

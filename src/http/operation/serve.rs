@@ -4,12 +4,12 @@
 use crate::auth::Asker;
 use crate::call::{Answer, Rendering};
 use crate::fields::Fields;
-use crate::operation;
-use crate::operation::input::Parts;
+use crate::operation::input::{Parts, ReadForm};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Caller, Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
+use crate::{multipart, operation};
 use weir_app::App;
 
 /// An authenticated request to the endpoint of an operation.
@@ -30,7 +30,7 @@ pub struct Arrived {
 /// Reads an operation from a request, does it, and answers.
 pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
     Box::pin(async move {
-        let begun = begin(app, arrived, operation::check::<O>, O::HAS_BODY).await?;
+        let begun = begin(app, arrived, operation::check::<O>, O::HAS_BODY, O::FORM).await?;
         let Begun { cx, request, path, body } = begun;
         let operation = O::take(&mut Parts { request: &request, path, body })?;
         let out = operation.perform(&cx).await?;
@@ -51,6 +51,7 @@ async fn begin<Who: Caller>(
     arrived: Arrived,
     check: fn(&Who) -> Result<(), Problem>,
     has_body: bool,
+    form: Option<ReadForm>,
 ) -> Result<Begun<Who>, Problem> {
     let Arrived { owner, path, rendering, asker, mut request } = arrived;
     let snapshot = app.node.metadata.snapshot();
@@ -60,8 +61,19 @@ async fn begin<Who: Caller>(
     let memory = request.memory();
     let cx = Context { app: app.clone(), who, rendering, memory, is_drawn: false };
     let body = match has_body {
-        true => Fields::take(&mut request).await?,
+        true => body(app, &mut request, form).await?,
         false => Fields::default(),
     };
     Ok(Begun { cx, request, path, body })
+}
+
+/// The fields of a body that is JSON, or a form where these are taken.
+async fn body(app: &App, request: &mut Request, form: Option<ReadForm>) -> Result<Fields, Problem> {
+    let content_type = request.header("content-type").unwrap_or_default().to_owned();
+    let Some(read) = form.filter(|_| multipart::is_it(&content_type)) else {
+        return Fields::take(request).await;
+    };
+    let bytes_max = app.node.config.http.body_max_bytes.as_u64();
+    let body = request.body.take().read(bytes_max).await?;
+    read(&content_type, &body)
 }

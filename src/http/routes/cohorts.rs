@@ -10,92 +10,128 @@ mod upload;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{ALLOW, HeaderValue};
 use parking_lot::Mutex;
-use serde_json::json;
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Call;
-use crate::fields::{Fields, refused};
-use crate::openapi::{Description, Parameter, by_hand};
+use crate::fields::refused;
+use crate::openapi::by_hand::AnyObject;
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::{InQuery, Search, input};
+use crate::operation::output::{Created, Output, PageRows, Paged, Reply};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::request::Request;
 use crate::response::{Problem, Response};
-pub(in crate::routes) use crate::routes::cohorts::body::CohortBody;
-use crate::routes::cohorts::body::MemberBody;
+use crate::routes::activity::{Entries, Place};
+use crate::routes::cohorts::body::member;
+pub(in crate::routes) use crate::routes::cohorts::body::{
+    Change, CohortWrite, Description, Persons, Rule, Whole, shown,
+};
 use crate::routes::store::problem;
-use crate::routes::{activity, feature_flags, query, store};
-use crate::rows::{Added, LONG_PAGE_MAX_BYTES, Rows};
+use crate::routes::{activity, query, store};
+use crate::rows::{Added, LONG_PAGE_MAX_BYTES, PAGE_MAX_BYTES};
+use weir_api::cohorts as api;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_evaluation::membership;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_insights::audience;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
 use weir_metadata::activity::Scope;
-use weir_metadata::cohorts::{CohortId, CohortPatch, NewCohort, StoredCohort};
+use weir_metadata::cohorts::{CohortId, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
 use weir_query::persons::people::InCohort;
 
-pub(crate) const LIST: Description =
-    Description::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")
-        .query(&[Parameter::shared("search"), Parameter::one_of("type", &["static", "dynamic"])]);
-
-/// `GET cohorts/`: cohorts that are not deleted, newest first. `search` filters by name, `type` by `static`
-/// or `dynamic`.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let search = request.query("search").unwrap_or_default().to_lowercase();
-    let kind = request.query("type");
-    let is_asked = |cohort: &StoredCohort| {
-        let kind = kind.as_deref().is_none_or(|kind| (kind == "static") == cohort.is_static);
-        kind && cohort.name.to_lowercase().contains(&search)
-    };
-    let found: Vec<_> =
-        snapshot.cohorts(asker.project.id).iter().filter(|cohort| is_asked(cohort)).collect();
-    let page = Page::of(&request);
-    let shown = found.iter().skip(page.offset).take(page.limit);
-    let (count, shown) = (found.len(), shown.map(|own| Arc::clone(own)).collect::<Vec<_>>());
-    let users = Arc::clone(&snapshot);
-    let write = move |rows: &mut Rows| {
-        rows.add_all(shown.iter().map(|cohort| CohortBody::new(cohort, &users)))
-    };
-    page.written(app, &request, (count, Rows::new(&request.memory())), write).await
+input! {
+    /// Cohorts that are not deleted, newest first.
+    pub struct List {
+        query search: Search,
+        query kind: Option<IsStatic>,
+        query page: Page,
+    }
 }
 
-pub(crate) const CREATE: Description = Description::created::<CohortBody<'static>>(
-    "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form",
-)
-.optional_body::<by_hand::CohortWrite>()
-.requires(&["name"]);
+/// `type`: `static`, or another text for cohorts with a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct IsStatic(pub bool);
 
-/// `POST cohorts/`. A static cohort may have initial members, as uuids of persons or as distinct ids.
-pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let (mut fields, csv) = upload::read(app, request).await?;
-    fields.require("name")?;
-    let patch = body::patch(&mut fields)?;
-    let is_static = fields.boolean("is_static")?.unwrap_or_default();
-    let listed = body::members(&mut fields)?;
-    let mut members = persons(app, asker.project.id, &listed).await?;
-    if let Some(csv) = csv {
-        require_static(is_static)?;
-        members.extend(upload::persons(app, asker.project.id, csv).await?);
+impl InQuery for Option<IsStatic> {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::one_of("type", &["static", "dynamic"]));
     }
-    let new = NewCohort {
-        name: patch.name.unwrap_or_default(),
-        description: patch.description.unwrap_or_default(),
-        filters: patch.filters,
-        is_static,
-        members,
-    };
-    let cohort = add(app, asker.project.id, asker.user.id, new).await?.map_err(problem)?;
-    Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(request.query("type").map(|kind| IsStatic(kind == "static")))
+    }
+}
+
+impl Operation for List {
+    type Who = Principal;
+    type Out = Paged<api::Cohort>;
+    const SCOPE: &'static str = "cohort:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { search: Search(search), kind, page } = self;
+        let (snapshot, search) = (cx.snapshot(), search.to_lowercase());
+        let is_wanted = |cohort: &&Arc<StoredCohort>| {
+            kind.is_none_or(|IsStatic(wanted)| wanted == cohort.is_static)
+                && cohort.name.to_lowercase().contains(&search)
+        };
+        let all = snapshot.cohorts(cx.who.project.id).iter();
+        let found: Vec<Arc<StoredCohort>> = all.filter(is_wanted).map(Arc::clone).collect();
+        let (count, users) = (found.len(), Arc::clone(&snapshot));
+        let write = move |rows: &mut PageRows<api::Cohort>| {
+            for cohort in found.iter().skip(page.offset).take(page.limit) {
+                if rows.add(shown(cohort, &users))? == Added::PageIsFull {
+                    return Ok(Added::PageIsFull);
+                }
+            }
+            Ok(Added::Yes)
+        };
+        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
+        Ok(Paged { page, count, rows })
+    }
+}
+
+input! {
+    /// Makes a cohort. A static one may have its first members, as uuids of persons, as distinct ids, or in a file.
+    pub struct Create {
+        body cohort: Whole,
+    }
+}
+
+impl Operation for Create {
+    type Who = Principal;
+    type Out = Created<api::Cohort>;
+    const SCOPE: &'static str = "cohort:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Whole(Change { fields, csv }) = self.cohort;
+        let (project, snapshot) = (cx.who.project.id, cx.snapshot());
+        let is_static = fields.is_static.unwrap_or_default();
+        let (patch, named) = fields.parts();
+        let mut members = persons(&cx.app, project, named).await?;
+        if let Some(csv) = csv {
+            require_static(is_static)?;
+            members.extend(upload::persons(&cx.app, project, csv).await?);
+        }
+        let new = NewCohort {
+            name: patch.name.unwrap_or_default(),
+            description: patch.description.unwrap_or_default(),
+            filters: patch.filters,
+            is_static,
+            members,
+        };
+        let cohort = add(&cx.app, project, cx.user(), new).await?.map_err(problem)?;
+        Ok(Created(shown(&cohort, &snapshot)))
+    }
 }
 
 /// Stores a new cohort and starts its count. The caller maps errors of the store.
@@ -114,53 +150,94 @@ pub(super) async fn add(
     Ok(cohort)
 }
 
-pub(crate) const RETRIEVE: Description = Description::ok::<CohortBody<'static>>("One cohort");
-
-/// `GET cohorts/:id/`, also for a deleted cohort.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
-    let cohort = app.node.metadata.cohort(project, id).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
+input! {
+    /// One cohort, deleted or not.
+    pub struct Retrieve {
+        path id: i64,
+    }
 }
 
-pub(crate) const UPDATE: Description = Description::ok::<CohortBody<'static>>(
-    "Change a cohort; a file `csv` of a multipart form adds its persons to a static one",
-)
-.optional_body::<by_hand::CohortWrite>()
-.requires(&["name"]);
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::Cohort;
+    const SCOPE: &'static str = "cohort:read";
 
-/// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let id = cohort_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let before = app.node.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
-    let is_put = request.method == Method::PUT;
-    let (mut fields, csv) = upload::read(app, request).await?;
-    if is_put {
-        fields.require("name")?;
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let snapshot = cx.snapshot();
+        Ok(shown(&*find(cx, CohortId(self.id)).await?, &snapshot))
     }
-    let patch = body::patch(&mut fields)?;
+}
+
+input! {
+    /// Changes a cohort.
+    pub struct Update {
+        path id: i64,
+        body change: Change,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::Cohort;
+    const SCOPE: &'static str = "cohort:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        changed(cx, CohortId(self.id), self.change).await
+    }
+}
+
+input! {
+    /// Changes a cohort by `PUT`, which keeps what the body does not have, too.
+    pub struct Replace {
+        path id: i64,
+        body change: Whole,
+    }
+}
+
+impl Operation for Replace {
+    type Who = Principal;
+    type Out = api::Cohort;
+    const SCOPE: &'static str = "cohort:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        changed(cx, CohortId(self.id), self.change.0).await
+    }
+}
+
+/// The cohort after this change of it.
+async fn changed(
+    cx: &Context<Principal>,
+    id: CohortId,
+    change: Change,
+) -> Result<api::Cohort, Problem> {
+    let (snapshot, before) = (cx.snapshot(), find(cx, id).await?);
+    let (project, user) = (cx.who.project.id, cx.user());
+    let (patch, _) = change.fields.parts();
     let is_another_rule = patch.filters.is_some() || patch.deleted == Some(false);
-    let added = match csv {
+    let added = match change.csv {
         Some(csv) => {
             require_static(before.is_static)?;
-            Some(upload::persons(app, asker.project.id, csv).await?)
+            Some(upload::persons(&cx.app, project, csv).await?)
         }
         None => None,
     };
-    let mut cohort = change(app, &asker, id, patch).await?;
+    let write =
+        |metadata: Metadata| async move { metadata.update_cohort(project, user, id, patch).await };
+    let mut cohort = cx.write("update-cohort", write).await?;
     if let Some(added) = added.filter(|_| !cohort.deleted) {
-        let (metadata, project, user) =
-            (app.node.metadata.clone(), asker.project.id, asker.user.id);
-        let write = async move { metadata.change_members((project, user), id, &added, &[]).await };
-        cohort = store::write(app, "change-members", write).await?;
+        let write = |metadata: Metadata| async move {
+            metadata.change_members((project, user), id, &added, &[]).await
+        };
+        cohort = cx.write("change-members", write).await?;
     }
     if is_another_rule {
-        begin_count(app, &cohort);
+        begin_count(&cx.app, &cohort);
     }
-    Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
+    Ok(shown(&cohort, &snapshot))
+}
+
+async fn find(cx: &Context<Principal>, id: CohortId) -> Result<Arc<StoredCohort>, Problem> {
+    cx.metadata().cohort(cx.who.project.id, id).await.map_err(problem)
 }
 
 /// Checks that a cohort takes a file with a list of persons.
@@ -172,96 +249,147 @@ fn require_static(is_static: bool) -> Result<(), Problem> {
     Err(refused("csv", "invalid_input", detail))
 }
 
-async fn change(
-    app: &App,
-    asker: &Principal,
-    id: CohortId,
-    patch: CohortPatch,
-) -> Result<Arc<StoredCohort>, Problem> {
-    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.update_cohort(project, user, id, patch).await };
-    store::write(app, "update-cohort", write).await
+input! {
+    /// Refused: a cohort is deleted by setting `deleted`.
+    pub struct Delete {}
 }
 
-pub(crate) const DELETE: Description = Description::refused("Refused", &[("405", "DeleteRefused")]);
+/// Answered with 405 and no content, as for flags.
+#[derive(Debug)]
+pub struct Undeletable;
 
-/// `DELETE cohorts/:id/`: refused without a body, as for flags.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    feature_flags::delete(app, call).await
+/// The methods that a cohort has.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
+
+impl Output for Undeletable {
+    fn describe(_: &mut Shape) {}
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, METHODS))
+    }
 }
 
-pub(crate) const CHANGE_MEMBERS: Description =
-    Description::ok::<by_hand::AnyObject>("Add members to a list").body::<by_hand::CohortMembers>();
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Undeletable;
+    const SCOPE: &'static str = "cohort:write";
 
-pub(crate) const REMOVE_PERSON_FROM_STATIC_COHORT: Description =
-    Description::ok::<by_hand::AnyObject>("Remove members from a list")
-        .body::<by_hand::CohortMembers>();
+    async fn perform(self, _: &Context<Principal>) -> Result<Self::Out, Problem> {
+        Ok(Undeletable)
+    }
+}
 
-/// `PATCH` or `POST cohorts/:id/add_persons_to_static_cohort/` with `person_ids` (uuids) or
-/// `distinct_ids`, and `remove_person_from_static_cohort/` with `person_id`.
-pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = cohort_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let (project, user) = (asker.project.id, asker.user.id);
-    let is_removal = request.path().contains("/remove_person");
-    let mut fields = Fields::read(request).await?;
-    let listed = body::members(&mut fields)?;
-    if listed.is_empty() {
-        let detail = if is_removal { "person_id is required" } else { "person_ids is required" };
+input! {
+    /// Adds persons to a static cohort.
+    pub struct AddMembers {
+        path id: i64,
+        body persons: Persons,
+    }
+}
+
+impl Operation for AddMembers {
+    type Who = Principal;
+    type Out = AnyObject;
+    const SCOPE: &'static str = "cohort:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
+        let added = some_persons(cx, self.persons, "person_ids is required").await?;
+        let write = |metadata: Metadata| async move {
+            metadata.change_members((project, user), id, &added, &[]).await
+        };
+        cx.write("change-members", write).await?;
+        Ok(AnyObject::new())
+    }
+}
+
+input! {
+    /// Removes persons from a static cohort.
+    pub struct RemoveMembers {
+        path id: i64,
+        body persons: Persons,
+    }
+}
+
+impl Operation for RemoveMembers {
+    type Who = Principal;
+    type Out = AnyObject;
+    const SCOPE: &'static str = "cohort:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
+        let removed = some_persons(cx, self.persons, "person_id is required").await?;
+        let write = |metadata: Metadata| async move {
+            metadata.change_members((project, user), id, &[], &removed).await
+        };
+        cx.write("change-members", write).await?;
+        Ok(AnyObject::new())
+    }
+}
+
+/// The uuids of the named persons; refused with `detail` if none is named.
+async fn some_persons(
+    cx: &Context<Principal>,
+    named: Persons,
+    detail: &'static str,
+) -> Result<Vec<Uuid>, Problem> {
+    if named.is_empty() {
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     }
-    let persons = persons(app, project, &listed).await?;
-    let metadata = app.node.metadata.clone();
-    let write = async move {
-        match is_removal {
-            true => metadata.change_members((project, user), id, &[], &persons).await,
-            false => metadata.change_members((project, user), id, &persons, &[]).await,
-        }
-    };
-    store::write(app, "change-members", write).await?;
-    Ok(Response::json(StatusCode::OK, &json!({})))
+    persons(&cx.app, cx.who.project.id, named).await
 }
 
-pub(crate) const MEMBERS: Description =
-    Description::page::<MemberBody>("Members; needs person:read besides");
+input! {
+    /// One page of the members, found by a scan.
+    pub struct Members {
+        path id: i64,
+        query page: Page,
+    }
+}
 
-/// `GET cohorts/:id/persons/`: one page of the members, found by a scan. Who they are is told to those who may see persons.
-pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    auth::require(&call.asker.key, "person:read")?;
-    let snapshot = app.node.metadata.snapshot();
-    let id = cohort_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let project = asker.project.id;
-    snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
-    let page = Page::of(&request);
-    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let is_inside =
-        membership::membership(set, project, id, snapshot.now(project, app.node.clock.now()));
-    let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
-    let collector = Arc::new(Mutex::new((0, Ok((rows, Added::Yes)))));
-    let collected = Arc::clone(&collector);
-    let visited = audience::visit_persons(&app.engine, project, move |view, person| {
-        if !is_inside(view, person) {
-            return;
-        }
-        let mut collected = collected.lock();
-        let place = collected.0;
-        collected.0 += 1;
-        if place >= page.offset
-            && place - page.offset < page.limit
-            && let Ok((rows, added @ Added::Yes)) = &mut collected.1
-        {
-            let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
-            match rows.add(&MemberBody::new(person, ids)) {
-                Ok(now) => *added = now,
-                Err(problem) => collected.1 = Err(problem),
+impl Operation for Members {
+    type Who = Principal;
+    type Out = Paged<api::Member>;
+    const SCOPE: &'static str = "cohort:read";
+
+    /// The answer has persons.
+    fn permit(who: &Principal) -> Result<(), Problem> {
+        auth::require(&who.key, "person:read")
+    }
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, page) = (cx.snapshot(), self.page);
+        let (project, id) = (cx.who.project.id, CohortId(self.id));
+        snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
+        let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+        let now = snapshot.now(project, cx.app.node.clock.now());
+        let is_inside = membership::membership(set, project, id, now);
+        let rows: PageRows<api::Member> = cx.rows(LONG_PAGE_MAX_BYTES);
+        let collector = Arc::new(Mutex::new((0, Ok((rows, Added::Yes)))));
+        let collected = Arc::clone(&collector);
+        let visited = audience::visit_persons(&cx.app.engine, project, move |view, person| {
+            if !is_inside(view, person) {
+                return;
             }
-        }
-    });
-    visited.await.map_err(query::problem)?;
-    let none = (0, Err(Problem::not_found("Not found.")));
-    let (count, rows) = std::mem::replace(&mut *collector.lock(), none);
-    page.finished(app, &request, count, rows?.0)
+            let mut collected = collected.lock();
+            let place = collected.0;
+            collected.0 += 1;
+            if place >= page.offset
+                && place - page.offset < page.limit
+                && let Ok((rows, added @ Added::Yes)) = &mut collected.1
+            {
+                let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
+                match rows.add(member(person, ids)) {
+                    Ok(now) => *added = now,
+                    Err(problem) => collected.1 = Err(problem),
+                }
+            }
+        });
+        visited.await.map_err(query::problem)?;
+        let none = (0, Err(Problem::not_found("Not found.")));
+        let (count, rows) = std::mem::replace(&mut *collector.lock(), none);
+        Ok(Paged { page, count, rows: rows?.0 })
+    }
 }
 
 /// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
@@ -271,18 +399,40 @@ pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     Box::new(membership::memberships(set, project, snapshot.now(project, app.node.clock.now())))
 }
 
-pub(crate) const ACTIVITY: Description = Description::activity("What was changed of cohorts");
-
-pub(crate) const ACTIVITY_OF_ONE: Description =
-    Description::activity("What was changed of a cohort");
-
-/// `GET cohorts/:id/activity/`; without an id, of all cohorts.
-pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    if !call.parameters.is_empty() {
-        let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
-        app.node.metadata.cohort(project, id).await.map_err(problem)?;
+input! {
+    /// What was changed of cohorts.
+    pub struct Activity {
+        query place: Place,
     }
-    activity::of_scope(app, call, Scope::Cohort).await
+}
+
+impl Operation for Activity {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "cohort:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        activity::of_item(cx, Scope::Cohort, None, self.place).await
+    }
+}
+
+input! {
+    /// What was changed of one cohort.
+    pub struct ActivityOfOne {
+        path id: i64,
+        query place: Place,
+    }
+}
+
+impl Operation for ActivityOfOne {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "cohort:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        find(cx, CohortId(self.id)).await?;
+        activity::of_item(cx, Scope::Cohort, Some(self.id.to_string()), self.place).await
+    }
 }
 
 /// Counts the members of a cohort with a rule in the background.
@@ -299,19 +449,15 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
     });
 }
 
-/// The uuids of the persons that a request names by uuid or distinct id. Unknown persons are ignored.
-async fn persons(
-    app: &App,
-    project: ProjectId,
-    listed: &body::Listed,
-) -> Result<Vec<Uuid>, Problem> {
-    if listed.is_empty() {
+/// The uuids of the named persons. Unknown persons are ignored.
+async fn persons(app: &App, project: ProjectId, named: Persons) -> Result<Vec<Uuid>, Problem> {
+    if named.is_empty() {
         return Ok(Vec::new());
     }
     app.engine.wait().await.map_err(query::problem)?;
     let view = app.shard.identities.view();
-    let uuids: BTreeSet<Uuid> = listed.uuids.iter().copied().collect();
-    let distinct_ids: BTreeSet<String> = listed.distinct_ids.iter().cloned().collect();
+    let uuids: BTreeSet<Uuid> = named.uuids.into_iter().collect();
+    let distinct_ids: BTreeSet<String> = named.distinct_ids.into_iter().collect();
     let look_up = move || -> Result<Vec<Uuid>, IdentityError> {
         let mut persons = BTreeSet::new();
         for uuid in uuids {
@@ -324,8 +470,4 @@ async fn persons(
     };
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
     beside(&app.node.cpu, move || look_up().map_err(failed)).await
-}
-
-fn cohort_id(text: &str) -> Result<CohortId, Problem> {
-    text.parse().map(CohortId).map_err(|_| Problem::not_found("Not found."))
 }

@@ -24,7 +24,6 @@ use crate::fields::refused;
 use crate::openapi::{Description, INVALID, Parameter};
 use crate::page::Page;
 use crate::response::{Problem, Response};
-use crate::routes::cohorts::CohortBody;
 use crate::routes::persons::body::PersonBody;
 use crate::routes::store::problem;
 use crate::routes::{activity, cohorts, query};
@@ -125,12 +124,12 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// The cohorts of a person, as sent to clients.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "CohortsOfPerson")]
-struct CohortsBody<'a> {
-    results: Vec<CohortBody<'a>>,
+struct CohortsBody {
+    results: Vec<weir_api::cohorts::Cohort>,
 }
 
 pub(crate) const COHORTS: Description =
-    Description::ok::<CohortsBody<'static>>("The cohorts that a person is in")
+    Description::ok::<CohortsBody>("The cohorts that a person is in")
         .query(&[Parameter::text("person_id")
             .about("The number or the uuid of the person")
             .required()])
@@ -151,7 +150,7 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let told = move || {
         let all = snapshot.cohorts(project).iter();
         let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
-        let results = own.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
+        let results = own.map(|cohort| cohorts::shown(cohort, &snapshot)).collect();
         Ok(csv::render(StatusCode::OK, rendering, &CohortsBody { results }))
     };
     beside(&app.node.cpu, told).await

@@ -11,6 +11,7 @@ use crate::parts::{integer, text};
 use crate::sentences::conditions_of;
 use crate::state::cohort::{DAYS, DEEDS_MAX, Deed, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
+use weir_api::cohorts::Cohort;
 
 /// Longest names and descriptions, in characters.
 const NAME_MAX_CHARS: usize = 400;
@@ -109,16 +110,15 @@ fn deed(own: Option<&Deed>, name: &dyn Fn(&str) -> String) -> Markup {
 }
 
 /// What can be done with a cohort.
-pub fn actions(project: i64, cohort: &Value) -> Markup {
-    let address =
-        parts::page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()));
+pub fn actions(project: i64, cohort: &Cohort) -> Markup {
+    let address = parts::page(project, &format!("cohorts/{}", cohort.id));
     html! {
         div class="actions" {
             a class="button" href=(format!("{address}/edit")) { "Edit" }
             form method="post" action=(format!("{address}/delete")) data-confirm="Delete this cohort?" { button class="danger" { "Delete" } }
         }
         br;
-        @if parts::is_true(cohort, "is_static") {
+        @if cohort.is_static {
             details class="card" {
                 summary { "Add or remove persons" }
                 form class="stack" method="post" action=(format!("{address}/members")) {

@@ -2,13 +2,14 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::pages::persons::{link_id, name};
 use crate::parts;
 use crate::parts::{Elsewhere, clipped, items, literal, page, text};
 use crate::state::curl;
 use crate::state::sql::{exactly, path_in_file, path_in_server};
+use weir_api::cohorts::Member;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -122,8 +123,56 @@ pub fn form(project: i64, wanted: &Wanted) -> Markup {
     }
 }
 
+/// A person in the table.
+#[derive(Clone, Debug)]
+pub struct Row<'p> {
+    /// The id in the address of the page of the person.
+    pub link: String,
+    /// The name.
+    pub name: String,
+    /// The distinct ids.
+    pub ids: Vec<&'p str>,
+    /// The properties.
+    pub properties: Option<&'p Map<String, Value>>,
+    /// When the person was first seen.
+    pub created_at: &'p str,
+}
+
+impl<'p> From<&'p Value> for Row<'p> {
+    fn from(person: &'p Value) -> Self {
+        Self {
+            link: link_id(person),
+            name: name(person),
+            ids: items(person, "distinct_ids").iter().filter_map(Value::as_str).collect(),
+            properties: person.get("properties").and_then(Value::as_object),
+            created_at: text(person, "created_at"),
+        }
+    }
+}
+
+impl<'p> From<&'p Member> for Row<'p> {
+    fn from(person: &'p Member) -> Self {
+        let first = person.distinct_ids.first();
+        Self {
+            link: first.unwrap_or(&person.uuid).clone(),
+            name: parts::title(first.map(String::as_str).unwrap_or_default()),
+            ids: person.distinct_ids.iter().map(String::as_str).collect(),
+            properties: Some(&person.properties),
+            created_at: &person.created_at,
+        }
+    }
+}
+
 /// The table: of persons, with these of their properties.
-pub fn table(project: i64, zone: Tz, persons: &[Value], columns: &[&str]) -> Markup {
+pub fn table<'p, P>(
+    project: i64,
+    zone: Tz,
+    persons: impl IntoIterator<Item = P>,
+    columns: &[&str],
+) -> Markup
+where
+    Row<'p>: From<P>,
+{
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Persons" {
             table {
@@ -132,24 +181,24 @@ pub fn table(project: i64, zone: Tz, persons: &[Value], columns: &[&str]) -> Mar
                     @for column in columns { th scope="col" { (clipped(column, NAME_MAX_CHARS)) } }
                     th scope="col" { "First seen" }
                 } }
-                tbody { @for person in persons { (row(project, zone, person, columns)) } }
+                tbody { @for person in persons { (row(project, zone, &Row::from(person), columns)) } }
             }
         }
     }
 }
 
-fn row(project: i64, zone: Tz, person: &Value, columns: &[&str]) -> Markup {
-    let ids = items(person, "distinct_ids");
-    let properties = person.get("properties").unwrap_or(&Value::Null);
+fn row(project: i64, zone: Tz, person: &Row<'_>, columns: &[&str]) -> Markup {
+    let ids = &person.ids;
+    let property = |name: &str| person.properties.and_then(|own| own.get(name));
     html! {
         tr {
-            th scope="row" { a href=(parts::person(project, &link_id(person))) { (name(person)) } }
+            th scope="row" { a href=(parts::person(project, &person.link)) { (person.name) } }
             td {
-                (clipped(ids.first().and_then(Value::as_str).unwrap_or_default(), NAME_MAX_CHARS))
+                (clipped(ids.first().copied().unwrap_or_default(), NAME_MAX_CHARS))
                 @if ids.len() > 1 { " " span class="badge" { "+" (ids.len() - 1) } }
             }
-            @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
-            td class="short" { (parts::time(text(person, "created_at"), zone)) }
+            @for column in columns { td { (parts::short(property(column).unwrap_or(&Value::Null))) } }
+            td class="short" { (parts::time(person.created_at, zone)) }
         }
     }
 }

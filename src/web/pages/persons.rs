@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::pages::events;
 use crate::parts;
 use crate::parts::{clipped, integer, is_true, items, literal, page, text};
+use weir_api::cohorts::Cohort;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -28,11 +29,11 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 const IDS_MAX: usize = 100;
 
 /// What stands in the place of the persons of a cohort that has none.
-pub fn no_members(cohort: &Value) -> Markup {
+pub fn no_members(cohort: &Cohort) -> Markup {
     html! {
         div class="empty" {
             h2 { @if is_being_counted(cohort) { "Counting" } @else { "This cohort is empty" } }
-            @if is_being_counted(cohort) { p { (COUNTING) } } @else if is_true(cohort, "is_static") { p { "Persons are added above, by their ids." } } @else {
+            @if is_being_counted(cohort) { p { (COUNTING) } } @else if cohort.is_static { p { "Persons are added above, by their ids." } } @else {
                 p { "No person matches at the moment. Persons that match later are added automatically." }
             }
         }
@@ -44,8 +45,8 @@ pub const COUNTING: &str =
     "The members are known when all events have been read: load this page again in a moment.";
 
 /// Whether the members of a cohort by events are being looked for, so that those that are known are none, or of before.
-pub fn is_being_counted(cohort: &Value) -> bool {
-    is_true(cohort, "is_calculating") && text(cohort, "cohort_type") == "behavioral"
+pub fn is_being_counted(cohort: &Cohort) -> bool {
+    cohort.is_calculating && cohort.cohort_type == "behavioral"
 }
 
 /// The SQL that finds the groups of a list.
@@ -392,7 +393,7 @@ pub fn groups(project: i64, zone: Tz, types: &[Value], index: i64, groups: &[Val
 }
 
 /// A list of cohorts.
-pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
+pub fn cohorts(project: i64, zone: Tz, cohorts: &[Cohort]) -> Markup {
     if cohorts.is_empty() {
         return html! {
             div class="empty" {
@@ -410,12 +411,12 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
                     @for cohort in cohorts {
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) { (parts::named(cohort)) }
-                                @if !text(cohort, "description").is_empty() { div class="quiet" { (clipped(text(cohort, "description"), 300)) } }
+                                a href=(page(project, &format!("cohorts/{}", cohort.id))) { (parts::title(&cohort.name)) }
+                                @if !cohort.description.is_empty() { div class="quiet" { (clipped(&cohort.description, 300)) } }
                             }
-                            td { @if is_true(cohort, "is_static") { "List" } @else { "Rules" } }
-                            td class="number" { @match integer(cohort, "count") { Some(count) => (parts::number(count)), None if is_true(cohort, "is_calculating") => "being counted", None => "-" } }
-                            td class="short" { (parts::time(text(cohort, "last_calculation"), zone)) }
+                            td { @if cohort.is_static { "List" } @else { "Rules" } }
+                            td class="number" { @match cohort.count { Some(count) => (parts::number(count)), None if cohort.is_calculating => "being counted", None => "-" } }
+                            td class="short" { (parts::time(cohort.last_calculation.as_deref().unwrap_or_default(), zone)) }
                         }
                     }
                 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::parts::plain;
 use crate::state::flag::{Filter, PARTS_MAX, usual};
 use crate::state::parameters::{Parameters, Wrong};
+use weir_api::cohorts::Cohort;
 use weir_event::json as reader;
 
 /// How often is compared with a number; the first is meant without a word.
@@ -129,19 +130,17 @@ fn said(filter: &Value) -> BTreeMap<&str, String> {
 
 impl Draft {
     /// That of a stored cohort.
-    pub fn of(cohort: &Value) -> Self {
-        let text = |name: &str| cohort.get(name).map(plain).unwrap_or_default();
-        let rule = cohort.get("filters").and_then(|of| of.get("properties"));
-        let rule = rule.unwrap_or(&Value::Null);
+    pub fn of(cohort: &Cohort) -> Self {
+        let rule = cohort.filters.get("properties").unwrap_or(&Value::Null);
         let groups = groups_of(rule);
         let whole = match &groups {
             Some(_) => String::new(),
             None => serde_json::to_string_pretty(rule).unwrap_or_default(),
         };
         Self {
-            name: text("name"),
-            description: text("description"),
-            is_static: cohort.get("is_static") == Some(&Value::Bool(true)),
+            name: cohort.name.clone(),
+            description: cohort.description.clone(),
+            is_static: cohort.is_static,
             ids: String::new(),
             groups: groups.unwrap_or_default(),
             whole,
@@ -174,25 +173,6 @@ impl Draft {
             groups,
             whole: text("whole")?,
         })
-    }
-
-    /// What the API takes.
-    ///
-    /// # Errors
-    ///
-    /// A text of JSON is none.
-    pub fn body(&self) -> Result<Value, Wrong> {
-        let mut body = json!({"name": self.name, "description": self.description});
-        let Value::Object(fields) = &mut body else { return Ok(body) };
-        if self.is_static {
-            fields.insert("is_static".to_owned(), json!(true));
-            let (uuids, ids) = members(&self.ids);
-            fields.insert("person_ids".to_owned(), json!(uuids));
-            fields.insert("distinct_ids".to_owned(), json!(ids));
-        } else {
-            fields.insert("filters".to_owned(), json!({"properties": self.rule()?}));
-        }
-        Ok(body)
     }
 
     /// The rule, as the API has it.
@@ -272,6 +252,11 @@ mod tests {
 
     use super::{Draft, Group, members};
     use crate::state::parameters::Parameters;
+    use weir_api::cohorts::Cohort;
+
+    fn cohort(filters: Value) -> Cohort {
+        Cohort { name: "n".to_owned(), filters, ..Cohort::default() }
+    }
 
     #[test]
     fn rules_say_the_same_after_they_were_fields() {
@@ -316,7 +301,7 @@ mod tests {
             (of("OR", json!([of("AND", json!([did("gt", 2)]))])), None),
             (of("OR", json!([leaf("a"), of("AND", json!([leaf("b")]))])), None),
         ] {
-            let draft = Draft::of(&json!({"name": "n", "filters": {"properties": rule}}));
+            let draft = Draft::of(&cohort(json!({"properties": rule})));
             assert_eq!(
                 Some(draft.groups.len()).filter(|_| draft.whole.is_empty()),
                 groups,
@@ -330,7 +315,7 @@ mod tests {
                 assert_eq!(leaves(&again), leaves(&rule), "{rule}");
             }
         }
-        assert_eq!(Draft::of(&json!({"filters": {}})).groups, Vec::<Group>::new());
+        assert_eq!(Draft::of(&cohort(json!({}))).groups, Vec::<Group>::new());
     }
 
     #[test]
@@ -338,9 +323,8 @@ mod tests {
         let uuid = "01890a5d-ac96-774b-bcce-b302099a8057";
         let form = format!("name=VIP&kind=list&ids={uuid}%0D%0A%20ada%20%0A%0Aeve");
         let draft = Draft::take(&mut Parameters::of_form(form.as_bytes())).unwrap();
-        let expected = json!({"name": "VIP", "description": "", "is_static": true,
-            "person_ids": [uuid], "distinct_ids": ["ada", "eve"]});
-        assert_eq!(draft.body().unwrap(), expected);
+        assert_eq!((draft.name.as_str(), draft.is_static), ("VIP", true));
+        assert_eq!(members(&draft.ids), (vec![uuid], vec!["ada", "eve"]));
         assert_eq!(members("01890a5d-ac96-774b-bcce-b302099a805x").1.len(), 1);
     }
 }

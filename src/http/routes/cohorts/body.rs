@@ -1,13 +1,17 @@
-//! JSON form of cohorts, in PostHog's format.
+//! Cohorts as clients send and get them, in PostHog's format.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use bytes::Bytes;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
+use crate::openapi::{Body, Shape};
+use crate::operation::input::{InBody, ReadForm};
 use crate::response::Problem;
+use crate::routes::cohorts::upload;
 use crate::routes::user_body::user;
+use weir_api::cohorts as api;
 use weir_identity::person::Person;
 use weir_metadata::cohorts::{CohortPatch, StoredCohort};
 use weir_metadata::snapshot::Snapshot;
@@ -15,149 +19,274 @@ use weir_metadata::snapshot::Snapshot;
 /// Most persons that one field of a body names.
 const LISTED_MAX: usize = 100_000;
 
-/// A cohort as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Cohort")]
-pub(in crate::routes) struct CohortBody<'a> {
-    id: i64,
-    name: &'a str,
-    description: &'a str,
-    /// Format used before `filters`; always empty.
-    groups: [bool; 0],
-    deleted: bool,
-    filters: &'a Value,
-    /// A query instead of a rule; Weir has none.
-    query: Option<bool>,
-    is_calculating: bool,
-    created_by: Option<weir_api::accounts::User>,
-    created_at: String,
-    last_calculation: Option<String>,
-    errors_calculating: i64,
-    count: Option<i64>,
-    is_static: bool,
-    #[schemars(extend("enum" = ["static", "person_property", "behavioral"]))]
-    cohort_type: &'static str,
-    experiment_set: [i64; 0],
-    version: i64,
+/// `cohort` as clients get it; `snapshot` has the user who made it.
+pub(in crate::routes) fn shown(cohort: &StoredCohort, snapshot: &Snapshot) -> api::Cohort {
+    let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
+    let cohort_type = match cohort.is_static {
+        true => "static",
+        false if cohort.is_by_events() => "behavioral",
+        false => "person_property",
+    };
+    api::Cohort {
+        id: cohort.id.0,
+        name: cohort.name.clone(),
+        description: cohort.description.clone(),
+        groups: [],
+        deleted: cohort.deleted,
+        filters: cohort.filters.clone(),
+        query: None,
+        is_calculating: cohort.count.is_none() && cohort.errors_calculating == 0,
+        created_by: created_by.map(|found| user(found)),
+        created_at: cohort.created_at.to_rfc3339(),
+        last_calculation: cohort.last_calculation.map(|time| time.to_rfc3339()),
+        errors_calculating: cohort.errors_calculating,
+        count: cohort.count,
+        is_static: cohort.is_static,
+        cohort_type: cohort_type.to_owned(),
+        experiment_set: [],
+        version: cohort.version,
+    }
 }
 
-impl<'a> CohortBody<'a> {
-    /// The body of `cohort`; `snapshot` contains its creator.
-    pub(in crate::routes) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
-        let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
+/// A member of a cohort as clients get it.
+pub(super) fn member(person: &Person, distinct_ids: Vec<String>) -> api::Member {
+    api::Member {
+        id: person.number,
+        uuid: person.uuid.to_string(),
+        distinct_ids,
+        properties: person.properties.clone(),
+        created_at: person.created_at.to_rfc3339(),
+        is_identified: person.is_identified,
+    }
+}
+
+/// A text with its white space; null is an empty one. Numbers are refused.
+#[derive(Debug)]
+pub struct Description(pub String);
+
+impl Field for Option<Description> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        match fields.nullable_value(name) {
+            None => Ok(None),
+            Some(None) => Ok(Some(Description(String::new()))),
+            Some(Some(Value::String(text))) => Ok(Some(Description(text))),
+            Some(Some(_)) => Err(refused(name, "invalid_input", "Not a valid string.")),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["string", "null"]})
+    }
+}
+
+/// A rule as it was sent; the store checks it. Null counts as absent.
+#[derive(Debug)]
+pub struct Rule(pub Value);
+
+impl Field for Option<Rule> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.nullable_value(name).flatten().map(Rule))
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["object", "null"]})
+    }
+}
+
+/// A rule in the format used before `filters`: an OR of ANDs. An empty list counts as absent.
+#[derive(Debug)]
+pub struct Groups(Vec<Value>);
+
+impl Groups {
+    fn rule(self) -> Value {
+        let none = json!([]);
+        let all = |group: &Value| json!({"type": "AND", "values": group.get("properties").unwrap_or(&none)});
+        let values: Vec<Value> = self.0.iter().map(all).collect();
+        json!({"properties": {"type": "OR", "values": values}})
+    }
+}
+
+impl Field for Option<Groups> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        match fields.nullable_value(name).flatten() {
+            Some(Value::Array(groups)) if !groups.is_empty() => Ok(Some(Groups(groups))),
+            _ => Ok(None),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["array", "null"], "items": {"type": "object"}})
+    }
+}
+
+/// Uuids of persons.
+#[derive(Debug)]
+pub struct Uuids(Vec<Uuid>);
+
+impl Field for Option<Uuids> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let Some(texts) = fields.texts_within(name, LISTED_MAX)? else { return Ok(None) };
+        let uuids = texts.iter().map(|text| uuid(text)).collect::<Result<_, _>>()?;
+        Ok(Some(Uuids(uuids)))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "array", "items": {"type": "string", "format": "uuid"}})
+    }
+}
+
+/// Distinct ids, with their white space.
+#[derive(Debug)]
+pub struct DistinctIds(Vec<String>);
+
+impl Field for Option<DistinctIds> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.exact_texts_within(name, LISTED_MAX)?.map(DistinctIds))
+    }
+
+    fn schema() -> Value {
+        <Option<Vec<String>> as Field>::schema()
+    }
+}
+
+fn uuid(text: &str) -> Result<Uuid, Problem> {
+    Uuid::try_parse(text).map_err(|_| {
+        refused("person_ids", "invalid_input", format!("\"{text}\" is not a valid UUID."))
+    })
+}
+
+body! {
+    /// A new cohort, or a change of one.
+    #[derive(Default)]
+    pub struct CohortWrite {
+        name: Option<String>,
+        description: Option<Description>,
+        /// A tree of AND and OR under properties
+        filters: Option<Rule>,
+        /// The format of before filters
+        groups: Option<Groups>,
+        deleted: Option<bool>,
+        /// Only when the cohort is made
+        is_static: Option<bool>,
+        _create_static_person_ids: Option<Uuids>,
+        distinct_ids: Option<DistinctIds>,
+    }
+}
+
+impl CohortWrite {
+    /// What is changed, and the persons that are named.
+    pub(super) fn parts(self) -> (CohortPatch, Persons) {
+        let Self { _create_static_person_ids: uuids, distinct_ids, .. } = self;
+        let persons = Persons {
+            uuids: uuids.map(|Uuids(uuids)| uuids).unwrap_or_default(),
+            distinct_ids: distinct_ids.map(|DistinctIds(ids)| ids).unwrap_or_default(),
+        };
+        let filters = self.filters.map(|Rule(rule)| rule);
+        let patch = CohortPatch {
+            name: self.name,
+            description: self.description.map(|Description(text)| text),
+            filters: filters.or_else(|| self.groups.map(Groups::rule)),
+            deleted: self.deleted,
+        };
+        (patch, persons)
+    }
+
+    /// The same with the persons of a list.
+    pub(in crate::routes) fn with_persons(self, persons: Persons) -> Self {
         Self {
-            id: cohort.id.0,
-            name: &cohort.name,
-            description: &cohort.description,
-            groups: [],
-            deleted: cohort.deleted,
-            filters: &cohort.filters,
-            query: None,
-            is_calculating: cohort.count.is_none() && cohort.errors_calculating == 0,
-            created_by: created_by.map(|found| user(found)),
-            created_at: cohort.created_at.to_rfc3339(),
-            last_calculation: cohort.last_calculation.map(|time| time.to_rfc3339()),
-            errors_calculating: cohort.errors_calculating,
-            count: cohort.count,
-            is_static: cohort.is_static,
-            cohort_type: match cohort.is_static {
-                true => "static",
-                false if cohort.is_by_events() => "behavioral",
-                false => "person_property",
-            },
-            experiment_set: [],
-            version: cohort.version,
+            _create_static_person_ids: Some(Uuids(persons.uuids)),
+            distinct_ids: Some(DistinctIds(persons.distinct_ids)),
+            ..self
         }
     }
 }
 
-/// Persons named in a body.
+/// A change of a cohort, as JSON, or as a form with a file of persons.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
-    /// By uuid.
-    pub(super) uuids: Vec<Uuid>,
-    /// By distinct id.
-    pub(super) distinct_ids: Vec<String>,
+pub struct Change {
+    /// The fields.
+    pub fields: CohortWrite,
+    /// The file, CSV.
+    pub csv: Option<Bytes>,
 }
 
-impl Listed {
+impl InBody for Change {
+    const FORM: Option<ReadForm> = Some(upload::fields);
+
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<CohortWrite>(false));
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        let csv = fields.file();
+        Ok(Self { fields: CohortWrite::read(fields)?, csv })
+    }
+}
+
+/// A change that has to have a name.
+#[derive(Debug, Default)]
+pub struct Whole(pub Change);
+
+impl InBody for Whole {
+    const FORM: Option<ReadForm> = Change::FORM;
+
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body { required: &["name"], ..Body::of::<CohortWrite>(false) });
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        fields.require("name")?;
+        Change::take(fields).map(Self)
+    }
+}
+
+body! {
+    /// Persons of a list.
+    struct CohortMembers {
+        person_ids: Option<Uuids>,
+        person_id: Option<String> = {"format": "uuid"},
+        distinct_ids: Option<DistinctIds>,
+    }
+}
+
+/// Persons that a body names.
+#[derive(Debug, Default)]
+pub struct Persons {
+    /// By uuid.
+    pub uuids: Vec<Uuid>,
+    /// By distinct id.
+    pub distinct_ids: Vec<String>,
+}
+
+impl Persons {
     /// Whether no person is named.
     pub(super) fn is_empty(&self) -> bool {
         self.uuids.is_empty() && self.distinct_ids.is_empty()
     }
-}
 
-/// Reads a change. `groups`, the format used before `filters`, becomes a rule: an OR of ANDs.
-pub(super) fn patch(fields: &mut Fields) -> Result<CohortPatch, Problem> {
-    let groups = fields.nullable_value("groups").flatten();
-    let groups = groups.filter(|groups| groups.as_array().is_some_and(|groups| !groups.is_empty()));
-    let filters = fields.nullable_value("filters").flatten();
-    Ok(CohortPatch {
-        name: fields.text("name")?,
-        description: match fields.nullable_value("description") {
-            None => None,
-            Some(None) => Some(String::new()),
-            Some(Some(Value::String(text))) => Some(text),
-            Some(Some(_)) => {
-                return Err(refused("description", "invalid_input", "Not a valid string."));
-            }
-        },
-        filters: filters.or_else(|| groups.as_ref().map(rule_of_groups)),
-        deleted: fields.boolean("deleted")?,
-    })
-}
-
-fn rule_of_groups(groups: &Value) -> Value {
-    let groups = groups.as_array().into_iter().flatten();
-    let values: Vec<Value> = groups
-        .map(
-            |group| json!({"type": "AND", "values": group.get("properties").unwrap_or(&json!([]))}),
-        )
-        .collect();
-    json!({"properties": {"type": "OR", "values": values}})
-}
-
-/// Reads the persons of a body from the fields of PostHog's API, and from `distinct_ids`.
-pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
-    let mut listed = Listed::default();
-    let mut texts = Vec::new();
-    for name in ["_create_static_person_ids", "person_ids"] {
-        texts.extend(fields.texts_within(name, LISTED_MAX)?.unwrap_or_default());
+    /// Those of texts: uuids, and distinct ids.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a text that is no uuid.
+    pub(in crate::routes) fn of(uuids: &[&str], distinct_ids: &[&str]) -> Result<Self, Problem> {
+        Ok(Self {
+            uuids: uuids.iter().map(|text| uuid(text)).collect::<Result<_, _>>()?,
+            distinct_ids: distinct_ids.iter().map(|id| (*id).to_owned()).collect(),
+        })
     }
-    texts.extend(fields.text("person_id")?);
-    for text in texts {
-        let uuid = Uuid::try_parse(&text).map_err(|_| {
-            refused("person_ids", "invalid_input", format!("\"{text}\" is not a valid UUID."))
-        })?;
-        listed.uuids.push(uuid);
+}
+
+impl InBody for Persons {
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<CohortMembers>(true));
     }
-    listed.distinct_ids =
-        fields.exact_texts_within("distinct_ids", LISTED_MAX)?.unwrap_or_default();
-    Ok(listed)
-}
 
-/// A person in a list of members, as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "CohortMember")]
-pub(super) struct MemberBody {
-    id: i64,
-    uuid: Uuid,
-    distinct_ids: Vec<String>,
-    properties: Map<String, Value>,
-    created_at: String,
-    is_identified: bool,
-}
-
-impl MemberBody {
-    /// The body of a person.
-    pub(super) fn new(person: &Person, distinct_ids: Vec<String>) -> Self {
-        Self {
-            id: person.number,
-            uuid: person.uuid,
-            distinct_ids,
-            properties: person.properties.clone(),
-            created_at: person.created_at.to_rfc3339(),
-            is_identified: person.is_identified,
-        }
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        let CohortMembers { person_ids, person_id, distinct_ids } = CohortMembers::read(fields)?;
+        let mut uuids = person_ids.map(|Uuids(uuids)| uuids).unwrap_or_default();
+        uuids.extend(person_id.as_deref().map(uuid).transpose()?);
+        let distinct_ids = distinct_ids.map(|DistinctIds(ids)| ids).unwrap_or_default();
+        Ok(Self { uuids, distinct_ids })
     }
 }

@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 use crate::fields::{Fields, refused};
 use crate::multipart;
-use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::query;
 use weir_app::App;
@@ -36,8 +35,12 @@ const FIELDS_MAX_BYTES: usize = 1 << 20;
 /// The field with the file.
 const FILE: &str = "csv";
 
-/// Fields that are lists, each item in a field of its own.
-const LISTS: [&str; 3] = ["_create_static_person_ids", "person_ids", "distinct_ids"];
+/// The list of persons by their uuids.
+const UUIDS: &str = "_create_static_person_ids";
+
+/// Fields of forms that are items of lists, and these lists.
+const LISTS: [(&str, &str); 4] =
+    [(UUIDS, UUIDS), ("person_ids", UUIDS), ("person_id", UUIDS), ("distinct_ids", "distinct_ids")];
 
 /// Fields that are JSON in a text.
 const DOCUMENTS: [&str; 3] = ["filters", "groups", "query"];
@@ -52,17 +55,8 @@ const COLUMNS: [(IdKind, &[&str]); 3] = [
 /// The property that the identity store has an index of.
 const INDEXED: &str = "email";
 
-/// Reads a body as fields, and the file in it, if it is a form.
-pub(super) async fn read(app: &App, request: Request) -> Result<(Fields, Option<Bytes>), Problem> {
-    let content_type = request.header("content-type").unwrap_or_default().to_owned();
-    if !multipart::is_it(&content_type) {
-        return Ok((Fields::read(request).await?, None));
-    }
-    let body = request.body.read(app.node.config.http.body_max_bytes.as_u64()).await?;
-    fields(&content_type, &body)
-}
-
-fn fields(content_type: &str, body: &Bytes) -> Result<(Fields, Option<Bytes>), Problem> {
+/// Reads a form: its fields, with the file `csv`.
+pub(super) fn fields(content_type: &str, body: &Bytes) -> Result<Fields, Problem> {
     let (mut fields, mut file) = (Map::new(), None);
     let mut left_bytes = FIELDS_MAX_BYTES;
     for part in multipart::parts(content_type, body)? {
@@ -76,8 +70,8 @@ fn fields(content_type: &str, body: &Bytes) -> Result<(Fields, Option<Bytes>), P
             Problem::new(Kind::TooLarge, "payload_too_large", detail)
         })?;
         let text = || String::from_utf8_lossy(&part.value).into_owned();
-        if LISTS.contains(&name.as_str()) {
-            let items = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Some((_, list)) = LISTS.iter().find(|(item, _)| *item == name) {
+            let items = fields.entry(*list).or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(items) = items {
                 items.push(Value::String(text()));
             }
@@ -92,7 +86,7 @@ fn fields(content_type: &str, body: &Bytes) -> Result<(Fields, Option<Bytes>), P
             fields.insert(name, Value::String(text()));
         }
     }
-    Ok((Fields::from(fields), file))
+    Ok(Fields::from(fields).with_file(file))
 }
 
 /// The persons of the file `csv`, on a thread that may wait for the disk.

@@ -13,7 +13,6 @@ use crate::call::Call;
 use crate::fields::Fields;
 use crate::openapi::{Description, INVALID, by_hand};
 use crate::response::{Problem, Response};
-use crate::routes::cohorts::CohortBody;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::feature_flags::{change, find, flag_id, shown};
 use crate::routes::store::problem;
@@ -126,8 +125,8 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
 /// The cohort of those for whom a flag is on, as sent to clients.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "CohortOfFlag")]
-struct NewCohortBody<'a> {
-    cohort: CohortBody<'a>,
+struct NewCohortBody {
+    cohort: weir_api::cohorts::Cohort,
 }
 
 /// A flag among others, as sent to clients.
@@ -240,7 +239,7 @@ async fn at_version(
     Ok(fields)
 }
 
-pub(crate) const STATIC_COHORT: Description = Description::created::<NewCohortBody<'static>>(
+pub(crate) const STATIC_COHORT: Description = Description::created::<NewCohortBody>(
     "Make a list of those for whom the flag is on; needs cohort:write besides",
 )
 .or(&[INVALID]);
@@ -283,6 +282,6 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     };
     let cohort = cohorts::add(app, project, call.asker.user.id, new).await?.map_err(problem)?;
     let snapshot = app.node.metadata.snapshot();
-    let body = NewCohortBody { cohort: CohortBody::new(&cohort, &snapshot) };
+    let body = NewCohortBody { cohort: cohorts::shown(&cohort, &snapshot) };
     Ok(Response::json(StatusCode::CREATED, &body))
 }

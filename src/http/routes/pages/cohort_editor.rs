@@ -4,12 +4,16 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::response::Problem;
+use crate::routes::cohorts;
+use crate::routes::cohorts::{Change, CohortWrite, Description, Persons, Rule, Whole};
+use crate::routes::pages::cohorts::number;
 use crate::routes::pages::flag_editor::known;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
+use weir_api::cohorts::Cohort;
 use weir_web::pages::cohort_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::{integer, items, page, text};
+use weir_web::parts::{items, page, text};
 use weir_web::state::cohort::{Draft, Group, members as listed};
 use weir_web::state::parameters::Parameters;
 
@@ -35,7 +39,7 @@ pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
     {
         return Ok(back);
     }
-    let cohort = visit.asking.get(&path(&visit), &[]).await?;
+    let cohort = visit.asking.perform(cohorts::Retrieve { id: number(&visit)? }).await?;
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, Some(&cohort), &Draft::of(&cohort), &known)))
 }
@@ -47,27 +51,23 @@ pub async fn create(visit: Visit) -> Result<Sent, Problem> {
 
 /// `POST cohorts/:id/edit`.
 pub async fn change(visit: Visit) -> Result<Sent, Problem> {
-    let cohort = visit.asking.get(&path(&visit), &[]).await?;
+    let cohort = visit.asking.perform(cohorts::Retrieve { id: number(&visit)? }).await?;
     edited(visit, Some(cohort)).await
 }
 
-fn path(visit: &Visit) -> String {
-    format!("cohorts/{}/", parts::part(visit.id()))
-}
-
-fn whole(visit: &Visit, cohort: Option<&Value>, draft: &Draft, known: &Known) -> Page {
+fn whole(visit: &Visit, cohort: Option<&Cohort>, draft: &Draft, known: &Known) -> Page {
     let all = page(visit.project(), "cohorts");
     match cohort {
         Some(cohort) => {
-            let own = format!("{all}/{}", integer(cohort, "id").unwrap_or_default());
+            let own = format!("{all}/{}", cohort.id);
             let content = shown::cohort((&format!("{own}/edit"), &own), draft, known, false);
-            Page::new(format!("Edit {}", parts::named(cohort)), content)
+            Page::new(format!("Edit {}", parts::title(&cohort.name)), content)
         }
         None => Page::new("New cohort", shown::cohort((&all, &all), draft, known, true)),
     }
 }
 
-async fn edited(mut visit: Visit, cohort: Option<Value>) -> Result<Sent, Problem> {
+async fn edited(mut visit: Visit, cohort: Option<Cohort>) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
     let mut draft = Draft::take(&mut sent).map_err(|error| wrong(&error))?;
@@ -77,11 +77,8 @@ async fn edited(mut visit: Visit, cohort: Option<Value>) -> Result<Sent, Problem
         "rows" => {}
         _ => match saved(&visit.asking, cohort.as_ref(), &draft).await {
             Ok(saved) => {
-                let id = integer(&saved, "id").unwrap_or_default();
-                return Ok(Sent::Other(see_other(&page(
-                    visit.project(),
-                    &format!("cohorts/{id}"),
-                ))?));
+                let own = page(visit.project(), &format!("cohorts/{}", saved.id));
+                return Ok(Sent::Other(see_other(&own)?));
             }
             Err(problem) => {
                 known.problem = Some(problem.detail().to_owned());
@@ -93,20 +90,40 @@ async fn edited(mut visit: Visit, cohort: Option<Value>) -> Result<Sent, Problem
     Ok(Sent::Page(whole(&visit, cohort.as_ref(), &draft, &known)))
 }
 
-async fn saved(asking: &Asking, cohort: Option<&Value>, draft: &Draft) -> Result<Value, Problem> {
-    let body = match cohort.filter(|own| parts::is_true(own, "is_static")) {
-        Some(_) => json!({"name": draft.name, "description": draft.description}),
-        None => draft.body().map_err(|error| wrong(&error))?,
+async fn saved(asking: &Asking, cohort: Option<&Cohort>, draft: &Draft) -> Result<Cohort, Problem> {
+    let fields = CohortWrite {
+        name: Some(draft.name.trim().to_owned()),
+        description: Some(Description(draft.description.clone())),
+        ..CohortWrite::default()
     };
-    match cohort.and_then(|own| integer(own, "id")) {
-        Some(id) => asking.send(Method::PATCH, &format!("cohorts/{id}/"), &body).await,
-        None => asking.send(Method::POST, "cohorts/", &body).await,
-    }
+    let rule = || draft.rule().map_err(|error| wrong(&error));
+    let ruled = |fields: CohortWrite| -> Result<CohortWrite, Problem> {
+        let filters = Some(Rule(json!({"properties": rule()?})));
+        Ok(CohortWrite { filters, ..fields })
+    };
+    let is_list = cohort.map_or(draft.is_static, |own| own.is_static);
+    let change = |fields| Change { fields, csv: None };
+    let Some(own) = cohort else {
+        let fields = match is_list {
+            true => {
+                let (uuids, ids) = listed(&draft.ids);
+                let fields = CohortWrite { is_static: Some(true), ..fields };
+                fields.with_persons(Persons::of(&uuids, &ids)?)
+            }
+            false => ruled(fields)?,
+        };
+        let made = asking.perform(cohorts::Create { cohort: Whole(change(fields)) }).await?;
+        return Ok(made.0);
+    };
+    let fields = if is_list { fields } else { ruled(fields)? };
+    asking.perform(cohorts::Update { id: own.id, change: change(fields) }).await
 }
 
 /// `POST cohorts/:id/delete`.
 pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
-    visit.asking.send(Method::PATCH, &path(&visit), &json!({"deleted": true})).await?;
+    let fields = CohortWrite { deleted: Some(true), ..CohortWrite::default() };
+    let change = Change { fields, csv: None };
+    visit.asking.perform(cohorts::Update { id: number(&visit)?, change }).await?;
     Ok(Sent::Other(see_other(&page(visit.project(), "cohorts"))?))
 }
 
@@ -115,13 +132,12 @@ pub async fn members(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &["add", "remove"]).map_err(|error| wrong(&error))?;
     let (uuids, ids) = listed(sent.get("ids"));
-    let body = json!({"person_ids": uuids, "distinct_ids": ids});
-    let change = match what {
-        Some("remove") => "remove_person_from_static_cohort/",
-        _ => "add_persons_to_static_cohort/",
+    let (id, persons) = (number(&visit)?, Persons::of(&uuids, &ids)?);
+    match what {
+        Some("remove") => visit.asking.perform(cohorts::RemoveMembers { id, persons }).await?,
+        _ => visit.asking.perform(cohorts::AddMembers { id, persons }).await?,
     };
-    visit.asking.send(Method::POST, &format!("{}{change}", path(&visit)), &body).await?;
-    let own = page(visit.project(), &format!("cohorts/{}", parts::part(visit.id())));
+    let own = page(visit.project(), &format!("cohorts/{id}"));
     Ok(Sent::Other(see_other(&own)?))
 }
 

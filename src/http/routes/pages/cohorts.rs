@@ -4,7 +4,10 @@ use maud::html;
 use serde_json::Value;
 
 use crate::beside::beside;
+use crate::operation::input::Search;
+use crate::page;
 use crate::response::Problem;
+use crate::routes::cohorts;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Page, Sent, Visit};
 use weir_web::pages::cohort_form::actions;
@@ -88,22 +91,28 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET cohorts`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
-    let (offset, limit) = (visit.offset(), ROWS.to_string());
+    let offset = visit.offset();
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("cohorts/", &[]), ("cohorts", format)).await;
     }
-    let found =
-        visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
-    let has_next = found.get("next").is_some_and(Value::is_string);
+    let page = page::Page { limit: ROWS, offset };
+    let list = cohorts::List { search: Search::default(), kind: None, page };
+    let found = visit.asking.perform(list).await?;
+    let (has_next, cohorts) = (found.has_next(), found.rows.into_values());
     let content = html! {
         @if visit.asking.may("cohort:write") {
             p class="actions" { a class="button main" href=(parts::page(visit.project(), "cohorts/new")) { "New cohort" } }
         }
-        (shown::cohorts(visit.project(), visit.asking.zone, items(&found, "results")))
+        (shown::cohorts(visit.project(), visit.asking.zone, &cohorts))
         (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
-        @if !items(&found, "results").is_empty() { (files::below(&visit.asking, ("cohorts/", &[]), None)) }
+        @if !cohorts.is_empty() { (files::below(&visit.asking, ("cohorts/", &[]), None)) }
     };
     Ok(Sent::Page(Page::new("Cohorts", content)))
+}
+
+/// The id of the cohort in the path.
+pub(super) fn number(visit: &Visit) -> Result<i64, Problem> {
+    visit.id().parse().map_err(|_| Problem::not_found("Not found."))
 }
 
 /// `GET cohorts/:id`.
@@ -114,35 +123,31 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         let members = format!("{path}persons/");
         return files::of_list(&asking, (&members, &[]), ("members", format)).await;
     }
-    let cohort = asking.get(&path, &[]).await?;
+    let id = number(&visit)?;
+    let cohort = asking.perform(cohorts::Retrieve { id }).await?;
     let now = html! {
         @if asking.may("cohort:write") { (actions(project, &cohort)) }
         div class="card" {
-            @if !parts::text(&cohort, "description").is_empty() { p { (parts::clipped(parts::text(&cohort, "description"), 2000)) } }
-            @if parts::is_true(&cohort, "is_static") {
+            @if !cohort.description.is_empty() { p { (parts::clipped(&cohort.description, 2000)) } }
+            @if cohort.is_static {
                 p { "A static list of persons." }
             } @else {
                 h2 { "Criteria" }
-                (conditions_of(cohort.get("filters").unwrap_or(&Value::Null)))
+                (conditions_of(&cohort.filters))
             }
         }
     };
-    let mut page = Page::new(parts::named(&cohort), now);
+    let mut page = Page::new(parts::title(&cohort.name), now);
     if asking.may("person:read") {
         page = page.then(async move {
-            let limit = ROWS.to_string();
-            let found = asking
-                .get(
-                    &format!("{path}persons/"),
-                    &[("limit", &limit), ("offset", &offset.to_string())],
-                )
-                .await?;
-            let has_next = found.get("next").is_some_and(Value::is_string);
+            let page = page::Page { limit: ROWS, offset };
+            let found = asking.perform(cohorts::Members { id, page }).await?;
+            let (has_next, members) = (found.has_next(), found.rows.into_values());
             Ok(html! {
                 h2 { "Persons" }
-                @if offset == 0 && items(&found, "results").is_empty() { (shown::no_members(&cohort)) }
+                @if offset == 0 && members.is_empty() { (shown::no_members(&cohort)) }
                 @else if shown::is_being_counted(&cohort) { p class="quiet" { "It is being counted again. " (shown::COUNTING) } }
-                @if !items(&found, "results").is_empty() || offset > 0 { (person_list::table(project, asking.zone, items(&found, "results"), &[])) }
+                @if !members.is_empty() || offset > 0 { (person_list::table(project, asking.zone, &members, &[])) }
                 (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
                 (files::below(&asking, (&format!("{path}persons/"), &[]), None))
             })
