@@ -5,3 +5,4 @@ pub mod accounts;
 pub mod activity;
 pub mod cohorts;
 pub mod definitions;
+pub mod sharing;

@@ -51,7 +51,7 @@ fields! {
 
 /// A text with its white space, such as a password.
 #[derive(Debug)]
-pub(super) struct Exact(pub(super) String);
+pub struct Exact(pub String);
 
 impl Field for Option<Exact> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {

@@ -15,6 +15,8 @@ use crate::auth::CURRENT;
 use crate::call::{Rendering, Renderings, decode};
 use crate::openapi::INVALID;
 use crate::operation::Root;
+use crate::routes::documents::kinds::{Dashboards, Insights};
+use crate::routes::documents::sharing;
 use crate::routes::feature_flags::{
     across, actions, bulk, copy, evaluations, role_access, rollout, status, test_evaluation,
 };
@@ -137,11 +139,11 @@ pub const TABLE: &[Endpoint] = &[
     at("PATCH",     "P/dashboards/:id/move_tile/", "dashboard:write",    of_project!(documents::dashboards::move_tile)).described_by(&documents::dashboards::MOVE_TILE),
     at("POST",      "P/dashboards/:id/reorder_tiles/", "dashboard:write", of_project!(documents::dashboards::reorder_tiles)).described_by(&documents::dashboards::REORDER_TILES),
     at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics().described_by(&documents::dashboards::RUN_INSIGHTS),
-    at("GET",       "P/dashboards/:id/sharing/", "sharing_configuration:read", of_documents!(sharing::retrieve, Dashboard)).described_by(&documents::described::DASHBOARD_SHARING_RETRIEVE),
-    at("PATCH",     "P/dashboards/:id/sharing/", "sharing_configuration:write", of_documents!(sharing::update, Dashboard)).described_by(&documents::described::DASHBOARD_SHARING_UPDATE),
-    at("POST",      "P/dashboards/:id/sharing/passwords/", "sharing_configuration:write", of_documents!(sharing::add_password, Dashboard)).described_by(&documents::described::DASHBOARD_SHARING_ADD_PASSWORD),
-    at("DELETE",    "P/dashboards/:id/sharing/passwords/:password/", "sharing_configuration:write", of_documents!(sharing::remove_password, Dashboard)).described_by(&documents::described::DASHBOARD_SHARING_REMOVE_PASSWORD),
-    at("POST",      "P/dashboards/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Dashboard)).described_by(&documents::described::DASHBOARD_SHARING_REFRESH),
+    op::<sharing::Retrieve<Dashboards>>("GET", "P/dashboards/:id/sharing/", "The link to a dashboard"),
+    op::<sharing::Update<Dashboards>>("PATCH", "P/dashboards/:id/sharing/", "Turn the link to a dashboard on or off, or say how it shows it"),
+    op::<sharing::AddPassword<Dashboards>>("POST", "P/dashboards/:id/sharing/passwords/", "Give the link to a dashboard one more password, which is told once"),
+    op::<sharing::RemovePassword<Dashboards>>("DELETE", "P/dashboards/:id/sharing/passwords/:password/", "Remove a password of the link to a dashboard; whoever was let in by it is let in no more"),
+    op::<sharing::Refresh<Dashboards>>("POST", "P/dashboards/:id/sharing/refresh/", "Give the link to a dashboard another token; the one before leads nowhere from then on"),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)).described_by(&early_access_features::LIST),
     at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)).described_by(&early_access_features::CREATE),
@@ -228,11 +230,11 @@ pub const TABLE: &[Endpoint] = &[
     at("PUT PATCH", "P/insights/:id/",          "insight:write",         of_documents!(update, Insight)).described_by(&documents::described::INSIGHT_UPDATE),
     at("DELETE",    "P/insights/:id/",          "insight:write",         of_documents!(delete, Insight)).unlisted().described_by(&documents::described::INSIGHT_DELETE),
     at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)).described_by(&documents::described::INSIGHT_ACTIVITY_OF_ONE),
-    at("GET",       "P/insights/:id/sharing/",  "sharing_configuration:read", of_documents!(sharing::retrieve, Insight)).described_by(&documents::described::INSIGHT_SHARING_RETRIEVE),
-    at("PATCH",     "P/insights/:id/sharing/",  "sharing_configuration:write", of_documents!(sharing::update, Insight)).described_by(&documents::described::INSIGHT_SHARING_UPDATE),
-    at("POST",      "P/insights/:id/sharing/passwords/", "sharing_configuration:write", of_documents!(sharing::add_password, Insight)).described_by(&documents::described::INSIGHT_SHARING_ADD_PASSWORD),
-    at("DELETE",    "P/insights/:id/sharing/passwords/:password/", "sharing_configuration:write", of_documents!(sharing::remove_password, Insight)).described_by(&documents::described::INSIGHT_SHARING_REMOVE_PASSWORD),
-    at("POST",      "P/insights/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Insight)).described_by(&documents::described::INSIGHT_SHARING_REFRESH),
+    op::<sharing::Retrieve<Insights>>("GET", "P/insights/:id/sharing/", "The link to a saved insight"),
+    op::<sharing::Update<Insights>>("PATCH", "P/insights/:id/sharing/", "Turn the link to a saved insight on or off, or say how it shows it"),
+    op::<sharing::AddPassword<Insights>>("POST", "P/insights/:id/sharing/passwords/", "Give the link to a saved insight one more password, which is told once"),
+    op::<sharing::RemovePassword<Insights>>("DELETE", "P/insights/:id/sharing/passwords/:password/", "Remove a password of the link to a saved insight; whoever was let in by it is let in no more"),
+    op::<sharing::Refresh<Insights>>("POST", "P/insights/:id/sharing/refresh/", "Give the link to a saved insight another token; the one before leads nowhere from then on"),
     at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)).described_by(&documents::described::INSIGHT_VIEWED),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics().described_by(&persons::LIST),

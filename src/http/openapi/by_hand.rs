@@ -49,6 +49,6 @@ by_hand! {
     FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite KeyWrite
     MinimalFlag MyFlag PathsAnswer PersonPatch PersonsDelete PersonsOfNumber PersonsOfPoint
     PersonsOfRow PersonsResetPersonDistinctIdCreateBody ProjectWrite PropertyUnset PropertyWrite
-    RetentionAnswer RoleAccess ScheduledChangeWrite SharingSettings SharingWrite Split Stage
+    RetentionAnswer RoleAccess ScheduledChangeWrite Split Stage
     Success TestEvaluation TestedEvaluation Timeline TrendAnswer Warnings
 }

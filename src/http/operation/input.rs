@@ -254,17 +254,18 @@ pub mod body {
 }
 
 /// Declares what an operation is told: a struct with the place of each field before its name, `path`, `query` or `body`.
-/// A field of the path is the `:name` of its row in the table, one of the query the parameter of its name.
+/// A field of the path is the `:name` of its row in the table, one of the query the parameter of its name. A struct may
+/// have one parameter, a type such as the kind of what it is about.
 macro_rules! input {
     (
         $(#[$of:meta])*
-        $vis:vis struct $name:ident {
+        $vis:vis struct $name:ident $(<$param:ident: $bound:path>)? {
             $($(#[doc = $about:literal])* $place:ident $field:ident: $kind:ty,)*
         }
     ) => {
         $(#[$of])*
         #[derive(Debug)]
-        $vis struct $name {
+        $vis struct $name $(<$param: $bound>)? {
             $(
                 #[doc = concat!("`", stringify!($field), "` of the ", stringify!($place), ".")]
                 #[doc = ""]
@@ -273,7 +274,7 @@ macro_rules! input {
             )*
         }
 
-        impl crate::operation::input::Input for $name {
+        impl $(<$param: $bound>)? crate::operation::input::Input for $name $(<$param>)? {
             const HAS_BODY: bool = false $(|| crate::operation::input::$place::IS_BODY)*;
 
             const FORM: Option<crate::operation::input::ReadForm> = {

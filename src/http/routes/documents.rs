@@ -7,6 +7,7 @@ mod body;
 pub mod dashboards;
 pub mod described;
 pub(in crate::routes) mod form;
+pub mod kinds;
 pub mod listed;
 mod question;
 pub(in crate::routes) mod results;

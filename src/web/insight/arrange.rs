@@ -1,7 +1,6 @@
 //! Forms that change what was saved: a dashboard with its tiles, an insight, whether there is a link to it, and its passwords.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::insight::dashboard::Tile;
 use crate::insight::form::fields::{Suggestions, filter_rows};
@@ -9,9 +8,9 @@ use crate::insight::form::{dates, property_names};
 use crate::insight::links;
 use crate::insight::saved::{NAME_MAX_CHARS, Saved};
 use crate::parts;
-use crate::parts::items;
 use crate::state::filters::Filter;
 use crate::state::range::Range;
+use weir_api::sharing::{SharePassword, Sharing};
 
 /// Longest description of an insight and of a dashboard, in characters.
 const DESCRIPTION_MAX_CHARS: usize = 400;
@@ -184,11 +183,11 @@ pub fn insight(project: i64, own: &Saved, share: Option<&Markup>) -> Markup {
     }
 }
 
-/// Whether there is a link to a document, and what turns it on and off: `share` as the API tells it. `address` takes the
-/// changes; without a right to them only the link is shown.
-pub fn sharing(address: &str, server: &str, share: &Value, can_write: bool) -> Markup {
-    let token = parts::text(share, "access_token");
-    let is_on = parts::is_true(share, "enabled") && !token.is_empty();
+/// Whether there is a link to a document, and what turns it on and off: `address` takes the changes;
+/// without a right to them only the link is shown.
+pub fn sharing(address: &str, server: &str, share: &Sharing, can_write: bool) -> Markup {
+    let token = share.access_token.as_deref().unwrap_or_default();
+    let is_on = share.enabled && !token.is_empty();
     html! {
         div class="card" id="sharing" {
             h2 { "Public link" }
@@ -212,9 +211,8 @@ pub fn sharing(address: &str, server: &str, share: &Value, can_write: bool) -> M
 }
 
 /// Whether a link asks for a password, and those that it has.
-fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
-    let (is_locked, own) =
-        (parts::is_true(share, "password_required"), items(share, "share_passwords"));
+fn passwords(address: &str, share: &Sharing, can_write: bool) -> Markup {
+    let (is_locked, own) = (share.password_required, &share.share_passwords);
     html! {
         h3 { "Passwords" }
         @if !is_locked {
@@ -229,8 +227,8 @@ fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
                     @for one in own {
                         tr {
                             td { bdi { (parts::clipped(named(one), NAME_MAX_CHARS)) } }
-                            td { (parts::text(one, "created_by_email")) }
-                            td { (parts::text(one, "created_at").chars().take(10).collect::<String>()) }
+                            td { (one.created_by_email) }
+                            td { (one.created_at.chars().take(10).collect::<String>()) }
                             @if can_write { td { (removal(address, one)) } }
                         }
                     }
@@ -257,19 +255,18 @@ fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
     }
 }
 
-fn named(password: &Value) -> &str {
-    match parts::text(password, "note") {
+fn named(password: &SharePassword) -> &str {
+    match password.note.as_str() {
         "" => "whoever has it",
         note => note,
     }
 }
 
-fn removal(address: &str, password: &Value) -> Markup {
-    let id = password.get("id").and_then(Value::as_i64).unwrap_or_default();
+fn removal(address: &str, password: &SharePassword) -> Markup {
     html! {
         form method="post" action=(address)
             data-confirm="Remove this password? Everyone who used it loses access." {
-            input type="hidden" name="password" value=(id);
+            input type="hidden" name="password" value=(password.id);
             button class="danger" name="do" value="remove" { "Remove" }
         }
     }

@@ -1,7 +1,6 @@
 //! What the description of the API says of documents: one set of operations for each kind.
 
 use crate::openapi::{Description, INVALID, Parameter, by_hand};
-use crate::routes::documents::sharing::{NewPassword, SharePasswordWrite, SharingBody};
 
 pub(crate) const ACTION_LIST: Description = Description::page::<by_hand::Action>(
     "Actions that are not deleted, newest first",
@@ -107,28 +106,6 @@ pub(crate) const DASHBOARD_DELETE: Description =
 pub(crate) const DASHBOARD_ACTIVITY_OF_ONE: Description =
     Description::activity("What was changed of a dashboard");
 
-pub(crate) const DASHBOARD_SHARING_RETRIEVE: Description =
-    Description::ok::<SharingBody>("The link to a dashboard");
-
-pub(crate) const DASHBOARD_SHARING_UPDATE: Description = Description::ok::<SharingBody>(
-    "Turn the link to a dashboard on or off, or say how it shows it",
-)
-.optional_body::<by_hand::SharingWrite>();
-
-pub(crate) const DASHBOARD_SHARING_ADD_PASSWORD: Description = Description::created::<NewPassword>(
-    "Give the link to a dashboard one more password, which is told once",
-)
-.optional_body::<SharePasswordWrite>();
-
-pub(crate) const DASHBOARD_SHARING_REMOVE_PASSWORD: Description = Description::empty(
-    "204",
-    "Remove a password of the link to a dashboard; whoever was let in by it is let in no more",
-);
-
-pub(crate) const DASHBOARD_SHARING_REFRESH: Description = Description::ok::<SharingBody>(
-    "Give the link to a dashboard another token; the one before leads nowhere from then on",
-);
-
 pub(crate) const INSIGHT_LIST: Description = Description::page::<by_hand::InsightInList>(
     "Saved insights that are not deleted, newest first",
 )
@@ -184,28 +161,6 @@ pub(crate) const INSIGHT_DELETE: Description =
 
 pub(crate) const INSIGHT_ACTIVITY_OF_ONE: Description =
     Description::activity("What was changed of a saved insight");
-
-pub(crate) const INSIGHT_SHARING_RETRIEVE: Description =
-    Description::ok::<SharingBody>("The link to a saved insight");
-
-pub(crate) const INSIGHT_SHARING_UPDATE: Description = Description::ok::<SharingBody>(
-    "Turn the link to a saved insight on or off, or say how it shows it",
-)
-.optional_body::<by_hand::SharingWrite>();
-
-pub(crate) const INSIGHT_SHARING_ADD_PASSWORD: Description = Description::created::<NewPassword>(
-    "Give the link to a saved insight one more password, which is told once",
-)
-.optional_body::<SharePasswordWrite>();
-
-pub(crate) const INSIGHT_SHARING_REMOVE_PASSWORD: Description = Description::empty(
-    "204",
-    "Remove a password of the link to a saved insight; whoever was let in by it is let in no more",
-);
-
-pub(crate) const INSIGHT_SHARING_REFRESH: Description = Description::ok::<SharingBody>(
-    "Give the link to a saved insight another token; the one before leads nowhere from then on",
-);
 
 pub(crate) const INSIGHT_VIEWED: Description =
     Description::empty("201", "Note that the asker looked at it").says("Noted");

@@ -1,22 +1,21 @@
 //! Links to insights and dashboards: whether there is one, its token, its passwords, and how it shows the document.
 //! What a link leads to is in `shared`, and how it asks for a password in `unlock`.
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::body::{Exact, body};
-use crate::call::Call;
+use crate::body::{Exact, Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::by_hand;
-use crate::response::{Problem, Response};
-use crate::routes::documents::{form, rights};
-use crate::routes::store;
+use crate::operation::input::input;
+use crate::operation::output::{Created, Done};
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
+use crate::routes::documents::kinds::{Id, Linked};
+use crate::routes::documents::rights;
 use crate::routes::store::problem;
-use weir_app::App;
+use weir_api::sharing as api;
+use weir_metadata::Metadata;
 use weir_metadata::documents::Kind;
 use weir_metadata::documents::shares::passwords::{
     NOTE_MAX_CHARS, PASSWORD_MAX_CHARS, PASSWORD_MIN_CHARS, SharePassword, check_required,
@@ -29,52 +28,138 @@ use weir_metadata::violation::Violation;
 const SETTINGS: [&str; 6] =
     ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
 
-/// `GET :id/sharing/`. Without a link ever, its token is null.
-pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
-    app.node.metadata.document(project, kind, id).await.map_err(problem)?;
-    let share = app.node.metadata.share(project, (kind, id)).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &body(app, share.as_ref()).await?))
+/// The scope of those who may see links.
+const READ: &str = "sharing_configuration:read";
+
+/// The scope of those who may change them.
+const WRITE: &str = "sharing_configuration:write";
+
+input! {
+    /// The link to a document.
+    pub struct Retrieve<K: Linked> {
+        path id: Id<K>,
+    }
 }
 
-/// `PATCH :id/sharing/` with `enabled`, `settings` and `password_required`.
-pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    check(app, &asker, (kind, id)).await?;
-    let mut sent = Fields::read(request).await?;
-    let is_enabled = sent.boolean("enabled")?;
-    let is_password_required = sent.boolean("password_required")?;
-    let settings = match sent.peek("settings") {
-        Some(Value::Null) => Some(Map::new()),
-        _ => sent.object("settings")?.map(settings).transpose()?,
-    };
-    let change = ShareChange { is_enabled, settings, is_password_required, has_new_token: false };
-    changed(app, &asker, (kind, id), change).await
+impl<K: Linked> Operation for Retrieve<K> {
+    type Who = Principal;
+    type Out = api::Sharing;
+    const SCOPE: &'static str = READ;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, id) = (cx.who.project.id, self.id.number);
+        cx.metadata().document(project, K::KIND, id).await.map_err(problem)?;
+        let share = cx.metadata().share(project, (K::KIND, id)).await.map_err(problem)?;
+        sharing(cx, share.as_ref()).await
+    }
 }
 
-/// `POST :id/sharing/refresh/`: gives the link another token; the one before leads nowhere from now on.
-pub async fn refresh(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    check(app, &call.asker, (kind, id)).await?;
-    let change = ShareChange { has_new_token: true, ..ShareChange::default() };
-    changed(app, &call.asker, (kind, id), change).await
+input! {
+    /// Turns the link to a document on or off, or says how it shows it.
+    pub struct Update<K: Linked> {
+        path id: Id<K>,
+        body change: SharingWrite,
+    }
 }
 
-/// `POST :id/sharing/passwords/` with `raw_password` and `note`, both optional. Only this answer tells the password.
-pub async fn add_password(
-    app: &App,
-    call: Call<Principal>,
-    kind: Kind,
-) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    check(app, &asker, (kind, id)).await?;
-    let SharePasswordWrite { raw_password, note } =
-        SharePasswordWrite::read(&mut Fields::read(request).await?)?;
-    let (project, which) = (asker.project.id, (kind, id));
-    let share = app.node.metadata.share(project, which).await.map_err(problem)?;
-    check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
+impl<K: Linked> Operation for Update<K> {
+    type Who = Principal;
+    type Out = api::Sharing;
+    const SCOPE: &'static str = WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let SharingWrite { enabled, password_required, settings } = self.change;
+        let change = ShareChange {
+            is_enabled: enabled,
+            settings: settings.map(|Settings(settings)| settings),
+            is_password_required: password_required,
+            has_new_token: false,
+        };
+        changed(cx, (K::KIND, self.id.number), change).await
+    }
+}
+
+input! {
+    /// Gives the link to a document another token; the one before leads nowhere from then on.
+    pub struct Refresh<K: Linked> {
+        path id: Id<K>,
+    }
+}
+
+impl<K: Linked> Operation for Refresh<K> {
+    type Who = Principal;
+    type Out = api::Sharing;
+    const SCOPE: &'static str = WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let change = ShareChange { has_new_token: true, ..ShareChange::default() };
+        changed(cx, (K::KIND, self.id.number), change).await
+    }
+}
+
+input! {
+    /// Gives the link to a document one more password. Only this answer has the password itself.
+    pub struct AddPassword<K: Linked> {
+        path id: Id<K>,
+        body password: SharePasswordWrite,
+    }
+}
+
+impl<K: Linked> Operation for AddPassword<K> {
+    type Who = Principal;
+    type Out = Created<api::NewSharePassword>;
+    const SCOPE: &'static str = WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let which = (K::KIND, self.id.number);
+        check(cx, which).await?;
+        let project = cx.who.project.id;
+        let share = cx.metadata().share(project, which).await.map_err(problem)?;
+        check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
+        let (given, note) = checked(self.password)?;
+        let seed = auth::seed();
+        let clear = given.unwrap_or_else(|| seed.share_password());
+        let hashed = clear.clone();
+        let hash = move |_: &dyn Fn() -> bool| PasswordHash::of(&hashed, &seed);
+        let hash = cx.app.node.hashing.run("hash-password", hash).await;
+        let hash = hash.map_err(|error| Problem::of(error.kind(), &error))?;
+        let place = (project, cx.user());
+        let write = |metadata: Metadata| async move {
+            metadata.add_share_password(place, which, (hash, note)).await
+        };
+        let own = cx.write("add-share-password", write).await?;
+        Ok(Created(api::NewSharePassword { password: clear, told: password(cx, own) }))
+    }
+}
+
+input! {
+    /// Removes a password of a link. Whoever was let in by it is let in no more.
+    pub struct RemovePassword<K: Linked> {
+        path id: Id<K>,
+        path password: i64,
+    }
+}
+
+impl<K: Linked> Operation for RemovePassword<K> {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let which = (K::KIND, self.id.number);
+        check(cx, which).await?;
+        let (place, password) = ((cx.who.project.id, cx.user()), self.password);
+        let write = |metadata: Metadata| async move {
+            metadata.remove_share_password(place, which, password).await
+        };
+        cx.write("remove-share-password", write).await?;
+        Ok(Done)
+    }
+}
+
+/// The password that is given, if one is, and whom it is for.
+fn checked(sent: SharePasswordWrite) -> Result<(Option<String>, String), Problem> {
+    let SharePasswordWrite { raw_password, note } = sent;
     let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
     let note = note.flatten().unwrap_or_default();
     let chars = given.as_ref().map(|text| text.chars().count());
@@ -90,149 +175,123 @@ pub async fn add_password(
             return Err(problem(Violation::too_long(name, most).into()));
         }
     }
-    let seed = auth::seed();
-    let password = given.unwrap_or_else(|| seed.share_password());
-    let clear = password.clone();
-    let hash =
-        app.node.hashing.run("hash-password", move |_| PasswordHash::of(&clear, &seed)).await;
-    let hash = hash.map_err(|error| Problem::of(error.kind(), &error))?;
-    let (metadata, place) = (app.node.metadata.clone(), (project, asker.user.id));
-    let write = async move { metadata.add_share_password(place, which, (hash, note)).await };
-    let own = store::write(app, "add-share-password", write).await?;
-    let told = NewPassword { password, told: told(app, own) };
-    Ok(Response::json(StatusCode::CREATED, &told))
+    Ok((given, note))
 }
 
-/// `DELETE :id/sharing/passwords/:password/`. Whoever was let in by it is let in no more.
-pub async fn remove_password(
-    app: &App,
-    call: Call<Principal>,
-    kind: Kind,
-) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    check(app, &call.asker, (kind, id)).await?;
-    let password = call.second_id().parse().map_err(|_| Problem::not_found("Not found."))?;
-    let (metadata, place) =
-        (app.node.metadata.clone(), (call.asker.project.id, call.asker.user.id));
-    let write = async move { metadata.remove_share_password(place, (kind, id), password).await };
-    store::write(app, "remove-share-password", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
-}
-
-async fn check(app: &App, asker: &Principal, (kind, id): (Kind, i64)) -> Result<(), Problem> {
-    let document = app.node.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
-    rights::check_edit(&document, &asker.user)
+/// Checks that the document is there, and that the caller may change it.
+async fn check(cx: &Context<Principal>, (kind, id): (Kind, i64)) -> Result<(), Problem> {
+    let document = cx.metadata().document(cx.who.project.id, kind, id).await.map_err(problem)?;
+    rights::check_edit(&document, &cx.who.user)
 }
 
 async fn changed(
-    app: &App,
-    asker: &Principal,
+    cx: &Context<Principal>,
     which: (Kind, i64),
     change: ShareChange,
-) -> Result<Response, Problem> {
-    let (metadata, place) = (app.node.metadata.clone(), (asker.project.id, asker.user.id));
-    let write = async move { metadata.change_share(place, which, (change, auth::seed())).await };
-    let share = store::write(app, "change-share", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(app, Some(&share)).await?))
+) -> Result<api::Sharing, Problem> {
+    check(cx, which).await?;
+    let place = (cx.who.project.id, cx.user());
+    let write = |metadata: Metadata| async move {
+        metadata.change_share(place, which, (change, auth::seed())).await
+    };
+    let share = cx.write("change-share", write).await?;
+    sharing(cx, Some(&share)).await
 }
 
-/// The settings that are known. Others have no meaning here, as in PostHog.
-fn settings(sent: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
-    let mut settings = Map::new();
-    for name in SETTINGS {
-        match sent.get(name) {
-            None | Some(Value::Null) => {}
-            Some(value @ Value::Bool(_)) => {
-                settings.insert(name.to_owned(), value.clone());
-            }
-            Some(_) => {
-                let name = format!("settings__{name}");
-                return Err(refused(name, "invalid_input", "Must be a valid boolean."));
-            }
-        }
-    }
-    Ok(settings)
-}
-
-/// A link as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Sharing")]
-pub(super) struct SharingBody {
-    created_at: Option<String>,
-    enabled: bool,
-    /// Null until there is a link first.
-    access_token: Option<String>,
-    #[schemars(with = "Option<by_hand::SharingSettings>")]
-    settings: Option<Map<String, Value>>,
-    /// Whether whoever follows it has to give one of its passwords.
-    password_required: bool,
-    /// Newest first.
-    share_passwords: Vec<PasswordBody>,
-}
-
-/// A password of a link as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "SharePassword")]
-pub(super) struct PasswordBody {
-    /// Its id among those of the link.
-    id: i64,
-    created_at: String,
-    note: String,
-    /// `deleted user` once the user has left.
-    created_by_email: String,
-    /// True: those that are removed are not told.
-    is_active: bool,
-}
-
-/// A new password of a link.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "NewSharePassword")]
-pub(super) struct NewPassword {
-    /// The password itself; no other answer has it.
-    password: String,
-    #[serde(flatten)]
-    told: PasswordBody,
-}
-
-body! {
-    /// What a new password is made of.
-    pub(super) struct SharePasswordWrite {
-        /// The password, of at least 8 characters; without one, or with an empty one, the server makes one.
-        raw_password: Option<Exact> = {"maxLength": 200},
-        /// Whom it is for.
-        note: Option<Option<String>> = {"maxLength": 100},
-    }
-}
-
-async fn body(app: &App, share: Option<&Share>) -> Result<SharingBody, Problem> {
-    let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
+async fn sharing(cx: &Context<Principal>, share: Option<&Share>) -> Result<api::Sharing, Problem> {
     let passwords = match share {
-        Some(Share { project, kind, document, .. }) => app
-            .node
-            .metadata
-            .share_passwords(*project, (*kind, *document))
-            .await
-            .map_err(problem)?,
+        Some(Share { project, kind, document, .. }) => {
+            let own = cx.metadata().share_passwords(*project, (*kind, *document)).await;
+            own.map_err(problem)?
+        }
         None => Vec::new(),
     };
-    Ok(SharingBody {
+    let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
+    Ok(api::Sharing {
         created_at: share.map(|share| share.created_at.to_rfc3339()),
         enabled: share.is_some_and(|share| share.is_enabled),
         access_token: share.map(|share| share.token.clone()),
-        settings: settings.cloned(),
+        settings: settings.map(shown),
         password_required: share.is_some_and(|share| share.is_password_required),
-        share_passwords: passwords.into_iter().map(|own| told(app, own)).collect(),
+        share_passwords: passwords.into_iter().map(|own| password(cx, own)).collect(),
     })
 }
 
-fn told(app: &App, own: SharePassword) -> PasswordBody {
-    let snapshot = app.node.metadata.snapshot();
+fn password(cx: &Context<Principal>, own: SharePassword) -> api::SharePassword {
+    let snapshot = cx.snapshot();
     let user = snapshot.user(own.created_by).filter(|user| !user.is_removed);
-    PasswordBody {
+    api::SharePassword {
         id: own.id,
         created_at: own.created_at.to_rfc3339(),
         note: own.note,
         created_by_email: user.map_or("deleted user", |user| &user.email).to_owned(),
         is_active: true,
+    }
+}
+
+/// Settings as they are stored, as clients see them.
+fn shown(settings: &Map<String, Value>) -> api::SharingSettings {
+    let is = |name: &str| settings.get(name).and_then(Value::as_bool);
+    api::SharingSettings {
+        detailed: is("detailed"),
+        hide_extra_details: is("hideExtraDetails"),
+        legend: is("legend"),
+        no_header: is("noHeader"),
+        show_inspector: is("showInspector"),
+        whitelabel: is("whitelabel"),
+    }
+}
+
+/// The settings of a link. Others than those that are known have no meaning here, as in PostHog.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Map<String, Value>);
+
+/// Null unsets all.
+impl Field for Option<Settings> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        if fields.peek(name).is_some_and(Value::is_null) {
+            return Ok(fields.nullable_value(name).map(|_| Settings::default()));
+        }
+        let Some(sent) = fields.object(name)? else { return Ok(None) };
+        let mut settings = Map::new();
+        for own in SETTINGS {
+            match sent.get(own) {
+                None | Some(Value::Null) => {}
+                Some(value @ Value::Bool(_)) => {
+                    settings.insert(own.to_owned(), value.clone());
+                }
+                Some(_) => {
+                    let name = format!("{name}__{own}");
+                    return Err(refused(name, "invalid_input", "Must be a valid boolean."));
+                }
+            }
+        }
+        Ok(Some(Settings(settings)))
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [{"$ref": "#/components/schemas/SharingSettings"}, {"type": "null"}]})
+    }
+}
+
+body! {
+    /// A change of a link.
+    pub struct SharingWrite {
+        /// Whether it leads to the document.
+        enabled: Option<bool>,
+        /// Whether whoever follows the link has to give one of its passwords.
+        password_required: Option<bool>,
+        /// How it shows the document; null unsets all.
+        settings: Option<Settings>,
+    }
+}
+
+body! {
+    /// What a new password is made of.
+    pub struct SharePasswordWrite {
+        /// The password, of at least 8 characters; without one, or with an empty one, the server makes one.
+        raw_password: Option<Exact> = {"maxLength": 200},
+        /// Whom it is for.
+        note: Option<Option<String>> = {"maxLength": 100},
     }
 }

@@ -2,10 +2,15 @@
 //! functions of the API.
 
 use hyper::Method;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use crate::body::Exact;
+use crate::operation::Operation;
 use crate::response::Problem;
+use crate::routes::documents::kinds::{Dashboards, Id, Insights, Linked};
+use crate::routes::documents::sharing;
+use crate::routes::documents::sharing::{SharePasswordWrite, SharingWrite};
 use crate::routes::pages::insights::boards;
 use crate::routes::pages::insights::boards::Placed;
 use crate::routes::pages::insights::load::{saved, saved_of, suggestions};
@@ -61,7 +66,7 @@ pub(in crate::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem
         tiles: &placed.iter().map(|it| (it.id, &it.tile, it.is_wide)).collect::<Vec<_>>(),
         others: &others,
     };
-    let share = link_of(asking, &document).await?;
+    let share = link_of::<Dashboards>(asking, &document).await?;
     let content = html! { (shown::board(&board)) @if let Some(share) = share { (share) } };
     Ok(Sent::Page(Page::new(format!("Edit {}", own.title()), content)))
 }
@@ -205,69 +210,73 @@ async fn place(
 /// `POST dashboard/:id/share`.
 pub(in crate::routes::pages) async fn share_board(visit: Visit) -> Result<Sent, Problem> {
     let document = boards::board_of(&visit).await?;
-    share(visit, &document).await
+    share::<Dashboards>(visit, &document).await
 }
 
 /// `POST insights/:short_id/share`.
 pub(in crate::routes::pages) async fn share_insight(visit: Visit) -> Result<Sent, Problem> {
     let document = document_of(&visit).await?;
-    share(visit, &document).await
+    share::<Insights>(visit, &document).await
 }
 
-async fn share(mut visit: Visit, document: &Document) -> Result<Sent, Problem> {
+async fn share<K: Linked>(mut visit: Visit, document: &Document) -> Result<Sent, Problem> {
     let mut form = form(visit.take_request()?).await?;
     let what = form.choice("do", &OF_LINKS).map_err(|error| wrong(&error))?;
-    let (page, path) = places(visit.project(), document);
-    let path = format!("{path}sharing/");
-    let (method, path, body) = match what {
-        Some("new") => (Method::POST, format!("{path}refresh/"), json!({})),
+    let asking = &visit.asking;
+    let edit = if document.kind == Kind::Dashboard { "/edit" } else { "" };
+    let back = format!("{}{edit}#sharing", page_of(asking.project(), document));
+    let id = Id::<K>::new(document.id);
+    let changed = |enabled, password_required| {
+        let change = SharingWrite { enabled, password_required, settings: None };
+        sharing::Update::<K> { id: Id::new(document.id), change }
+    };
+    match what {
+        Some("new") => {
+            asking.perform(sharing::Refresh { id }).await?;
+        }
         Some("add") => {
-            let body = json!({"raw_password": form.get("raw_password"), "note": form.get("note")});
-            (Method::POST, format!("{path}passwords/"), body)
+            let (sent, note) = (form.get("raw_password"), form.get("note").trim());
+            let password = SharePasswordWrite {
+                raw_password: Some(Exact(sent.to_owned())),
+                note: Some(Some(note.to_owned())),
+            };
+            let made = asking.perform(sharing::AddPassword { id, password }).await?.0;
+            if sent.is_empty() {
+                let content = shown::new_password(&back, &made.password);
+                return Ok(Sent::Page(Page::new("New password", content)));
+            }
         }
         Some("remove") => {
             let password: i64 =
                 form.number("password").map_err(|error| wrong(&error))?.unwrap_or_default();
-            (Method::DELETE, format!("{path}passwords/{password}/"), Value::Null)
+            asking.perform(sharing::RemovePassword { id, password }).await?;
         }
         Some(what @ ("lock" | "unlock")) => {
-            (Method::PATCH, path, json!({"password_required": what == "lock"}))
+            asking.perform(changed(None, Some(what == "lock"))).await?;
         }
-        what => (Method::PATCH, path, json!({"enabled": what == Some("on")})),
-    };
-    let told = visit.asking.send(method, &path, &body).await?;
-    let edit = if document.kind == Kind::Dashboard { "/edit" } else { "" };
-    let back = format!("{page}{edit}#sharing");
-    if what == Some("add") && form.get("raw_password").is_empty() {
-        let content = shown::new_password(&back, parts::text(&told, "password"));
-        return Ok(Sent::Page(Page::new("New password", content)));
+        what => {
+            asking.perform(changed(Some(what == Some("on")), None)).await?;
+        }
     }
     Ok(Sent::Other(see_other(&back)?))
 }
 
-/// The page of a document, and its path in the API.
-fn places(project: i64, document: &Document) -> (String, String) {
+/// The page of a document.
+fn page_of(project: i64, document: &Document) -> String {
     match document.kind {
-        Kind::Dashboard => {
-            (links::dashboard(project, document.id), format!("dashboards/{}/", document.id))
-        }
-        _ => {
-            let page = links::saved(project, document.text("short_id"));
-            (page, format!("insights/{}/", document.id))
-        }
+        Kind::Dashboard => links::dashboard(project, document.id),
+        _ => links::saved(project, document.text("short_id")),
     }
 }
 
 /// The card about the link to a document, for those who may see it.
-pub(super) async fn link_of(
+pub(super) async fn link_of<K: Linked>(
     asking: &Asking,
     document: &Document,
-) -> Result<Option<maud::Markup>, Problem> {
-    if !asking.may("sharing_configuration:read") {
-        return Ok(None);
-    }
-    let (page, path) = places(asking.project(), document);
-    let share = asking.get(&format!("{path}sharing/"), &[]).await?;
-    let can_write = asking.may("sharing_configuration:write");
-    Ok(Some(shown::sharing(&format!("{page}/share"), &asking.server, &share, can_write)))
+) -> Result<Option<Markup>, Problem> {
+    let id = Id::new(document.id);
+    let Some(share) = asking.if_may(sharing::Retrieve::<K> { id }).await? else { return Ok(None) };
+    let can_write = asking.may(<sharing::Update<K> as Operation>::SCOPE);
+    let address = format!("{}/share", page_of(asking.project(), document));
+    Ok(Some(shown::sharing(&address, &asking.server, &share, can_write)))
 }

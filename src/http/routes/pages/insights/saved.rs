@@ -11,6 +11,7 @@ use crate::budget::Memory;
 use crate::fields::Fields;
 use crate::response::Problem;
 use crate::routes::documents;
+use crate::routes::documents::kinds::Insights;
 use crate::routes::documents::results::{Frame, Question as Asked, question_of};
 use crate::routes::pages::files;
 use crate::routes::pages::insights::arrange::link_of;
@@ -142,7 +143,7 @@ async fn settings_of(
     asking: &Asking,
     (document, own): (&Document, &Saved),
 ) -> Result<Markup, Problem> {
-    let share = link_of(asking, document).await?;
+    let share = link_of::<Insights>(asking, document).await?;
     Ok(match asking.may("insight:write") {
         true => settings(asking.project(), own, share.as_ref()),
         false => html! { @if let Some(share) = share { (share) } },

@@ -1,0 +1,196 @@
+//! Kinds of documents as types, so that one operation is there for each kind: [`DocumentKind`], the id of a document of a
+//! kind in a path, [`Id`], and [`Of`], where a request names none.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+
+use crate::openapi::{Parameter, Shape, by_hand};
+use crate::operation::input::{InPath, InQuery};
+use crate::request::Request;
+use crate::response::Problem;
+use weir_metadata::documents::Kind;
+
+/// By what all lists can be sorted.
+const ORDER: Parameter = Parameter::text("order")
+    .about("name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards");
+
+/// What says how results are obtained, and what a dashboard changes about its insights.
+const RESULTS: [Parameter; 3] = [
+    Parameter::shared("refresh"),
+    Parameter::shared("filters_override"),
+    Parameter::shared("variables_override"),
+];
+
+/// A kind of documents.
+pub trait DocumentKind: Debug + Send + Sync + 'static {
+    /// The kind.
+    const KIND: Kind;
+
+    /// The scope of those who may see its documents.
+    const READ: &'static str;
+
+    /// The scope of those who may change them.
+    const WRITE: &'static str;
+
+    /// The schema of a document.
+    type Shown: JsonSchema;
+
+    /// The schema of a document in a list.
+    type Listed: JsonSchema;
+
+    /// The schema of what is sent to make or change one.
+    type Written: JsonSchema;
+
+    /// Adds the parameters of its list to a description.
+    fn describe_list(shape: &mut Shape);
+
+    /// Adds the parameters of one of its documents to a description.
+    fn describe_one(_: &mut Shape) {}
+}
+
+/// A kind to whose documents there are links.
+pub trait Linked: DocumentKind {}
+
+/// Actions.
+#[derive(Debug)]
+pub struct Actions;
+
+impl DocumentKind for Actions {
+    const KIND: Kind = Kind::Action;
+    const READ: &'static str = "action:read";
+    const WRITE: &'static str = "action:write";
+    type Shown = by_hand::Action;
+    type Listed = by_hand::Action;
+    type Written = by_hand::ActionWrite;
+
+    fn describe_list(shape: &mut Shape) {
+        let own = [Parameter::shared("search"), Parameter::integer("created_by"), ORDER];
+        shape.query.extend(own);
+    }
+}
+
+/// Annotations.
+#[derive(Debug)]
+pub struct Annotations;
+
+impl DocumentKind for Annotations {
+    const KIND: Kind = Kind::Annotation;
+    const READ: &'static str = "annotation:read";
+    const WRITE: &'static str = "annotation:write";
+    type Shown = by_hand::Annotation;
+    type Listed = by_hand::Annotation;
+    type Written = by_hand::AnnotationWrite;
+
+    fn describe_list(shape: &mut Shape) {
+        shape.query.extend([
+            Parameter::shared("search"),
+            Parameter::text("scope"),
+            Parameter::integer("created_by"),
+            ORDER,
+        ]);
+    }
+}
+
+/// Dashboards.
+#[derive(Debug)]
+pub struct Dashboards;
+
+impl DocumentKind for Dashboards {
+    const KIND: Kind = Kind::Dashboard;
+    const READ: &'static str = "dashboard:read";
+    const WRITE: &'static str = "dashboard:write";
+    type Shown = by_hand::Dashboard;
+    type Listed = by_hand::Dashboard;
+    type Written = by_hand::DashboardWrite;
+
+    fn describe_list(shape: &mut Shape) {
+        shape.query.extend([
+            Parameter::shared("search"),
+            Parameter::boolean("pinned"),
+            Parameter::shared("created_by"),
+            ORDER,
+        ]);
+    }
+
+    fn describe_one(shape: &mut Shape) {
+        shape.query.extend(RESULTS);
+    }
+}
+
+impl Linked for Dashboards {}
+
+/// Saved insights.
+#[derive(Debug)]
+pub struct Insights;
+
+impl DocumentKind for Insights {
+    const KIND: Kind = Kind::Insight;
+    const READ: &'static str = "insight:read";
+    const WRITE: &'static str = "insight:write";
+    type Shown = by_hand::Insight;
+    type Listed = by_hand::InsightInList;
+    type Written = by_hand::InsightWrite;
+
+    fn describe_list(shape: &mut Shape) {
+        shape.query.extend([
+            Parameter::shared("search"),
+            Parameter::boolean("saved").about("True finds those on a dashboard, too"),
+            Parameter::boolean("favorited"),
+            Parameter::text("short_id"),
+            Parameter::text("insight").about("The kind, such as TRENDS or SQL"),
+            Parameter::shared("created_by"),
+            Parameter::boolean("basic").about("Without results and what belongs to them"),
+            Parameter::text("date_from").about("Changed after it: a date, or -7d"),
+            Parameter::text("date_to").about("Changed before it"),
+            Parameter::text("tags").about("A JSON list of texts, of which an insight has one"),
+            Parameter::text("dashboards")
+                .about("A JSON list of ids: of dashboards that all show the insight"),
+            Parameter::shared("refresh"),
+            Parameter::boolean("user").about("Those of the asker"),
+            ORDER,
+        ]);
+    }
+
+    fn describe_one(shape: &mut Shape) {
+        shape.query.extend(RESULTS);
+        let about = "The dashboard whose filters and variables hold";
+        shape.query.push(Parameter::integer("from_dashboard").about(about));
+    }
+}
+
+impl Linked for Insights {}
+
+/// The id of a document of a kind.
+#[derive(Debug)]
+pub struct Id<K> {
+    /// The id.
+    pub number: i64,
+    kind: PhantomData<K>,
+}
+
+impl<K> Id<K> {
+    /// That of this number.
+    pub fn new(number: i64) -> Self {
+        Self { number, kind: PhantomData }
+    }
+}
+
+impl<K> InPath for Id<K> {
+    fn of(text: String) -> Result<Self, Problem> {
+        i64::of(text).map(Self::new)
+    }
+}
+
+/// The kind alone, which no part of a request says.
+#[derive(Debug)]
+pub struct Of<K>(PhantomData<K>);
+
+impl<K> InQuery for Of<K> {
+    fn describe(_: &'static str, _: &'static str, _: &mut Shape) {}
+
+    fn take(_: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self(PhantomData))
+    }
+}
