@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::documents::{Document, Kind, rows};
+use crate::documents::{Document, DocumentKey, Kind, rows};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -20,7 +20,8 @@ const ENRICHED: &str = "is_enriched";
 /// Creates the usage dashboard of the flag with this key.
 pub(super) async fn add(
     connection: &mut Conn,
-    (project, user): (ProjectId, UserId),
+    project: ProjectId,
+    user: UserId,
     key: &str,
     now: UnixMicros,
 ) -> Result<i64, MetadataError> {
@@ -43,19 +44,23 @@ pub(super) async fn add(
 /// Renames the usage dashboard of a flag after the flag's new key.
 pub(super) async fn rename(
     connection: &mut Conn,
-    (project, dashboard): (ProjectId, i64),
+    project: ProjectId,
+    dashboard: i64,
     key: &str,
 ) -> Result<(), MetadataError> {
-    set(connection, (project, dashboard), ("name", Value::from(name(key)))).await
+    set(connection, project, dashboard, "name", Value::from(name(key))).await
 }
 
 /// Sets a field of a dashboard, if it is there.
 async fn set(
     connection: &mut Conn,
-    (project, dashboard): (ProjectId, i64),
-    (name, value): (&str, Value),
+    project: ProjectId,
+    dashboard: i64,
+    name: &str,
+    value: Value,
 ) -> Result<(), MetadataError> {
-    let found = rows::by_id(&mut *connection, (project, Kind::Dashboard), dashboard).await?;
+    let key = DocumentKey { project, kind: Kind::Dashboard, id: dashboard };
+    let found = rows::by_id(&mut *connection, key).await?;
     let Some(mut found) = found else { return Ok(()) };
     found.fields.insert(name.to_owned(), value);
     rows::put(connection, &found).await

@@ -256,7 +256,7 @@ impl Metadata {
         let at = self.now();
         let notes = Notes::default().edited("event", patch.notes, Edit { by, at })?;
         let definition = EventDefinition {
-            id: insert(write.connection(), project, &name, (at, None)).await?,
+            id: insert(write.connection(), project, &name, at, None).await?,
             project,
             name,
             created_at: at,
@@ -407,8 +407,8 @@ async fn upsert(
         return Ok(());
     }
     if quota.take(connection, EVENTS, seen.project).await? {
-        let times = (seen.seen_at, Some(seen.seen_at));
-        insert(connection, seen.project, &seen.name, times).await?;
+        let at = seen.seen_at;
+        insert(connection, seen.project, &seen.name, at, Some(at)).await?;
     } else {
         let (project, event) = (seen.project, Some(seen.name.clone()));
         quota.refuse(OverQuota { project, limit: Limit::Events, event, property: None });
@@ -421,7 +421,8 @@ async fn insert(
     connection: &mut Conn,
     project: ProjectId,
     name: &str,
-    (created_at, last_seen_at): (UnixMicros, Option<UnixMicros>),
+    created_at: UnixMicros,
+    last_seen_at: Option<UnixMicros>,
 ) -> Result<Uuid, MetadataError> {
     for id in ids(project, name).take(ID_ATTEMPTS) {
         // Inserts nothing if another definition has the id.

@@ -45,6 +45,17 @@ pub enum Kind {
     Dashboard,
 }
 
+/// Which document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DocumentKey {
+    /// The project that it belongs to.
+    pub project: ProjectId,
+    /// What it is.
+    pub kind: Kind,
+    /// Its id, unique within its kind.
+    pub id: i64,
+}
+
 /// A document as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -180,6 +191,11 @@ impl Document {
             updated_at: self.updated_at,
             fields: Map::new(),
         }
+    }
+
+    /// Which document it is.
+    pub fn key(&self) -> DocumentKey {
+        DocumentKey { project: self.project, kind: self.kind, id: self.id }
     }
 
     /// A text among its fields; empty if there is none.

@@ -159,7 +159,7 @@ impl Metadata {
         write.user(user)?;
         let timezone = write.base.project(project).map(|project| project.timezone.clone());
         let timezone = timezone.ok_or(MetadataError::NotFound("project"))?;
-        if !write.check_editor_of(user, (project, new.flag)).await? {
+        if !write.check_editor_of(user, project, new.flag).await? {
             return Err(Violation::general("Feature flag not found").into());
         }
         let now = self.now();
@@ -200,7 +200,7 @@ impl Metadata {
     ) -> Result<ScheduledChange, MetadataError> {
         let mut write = self.begin().await?;
         let mut change = of_project(rows::by_id(write.connection(), id).await?, project)?;
-        let has_flag = write.check_editor_of(user, (project, change.flag)).await?;
+        let has_flag = write.check_editor_of(user, project, change.flag).await?;
         if change.executed_at.is_some() && !change.timing.is_recurring {
             let detail = "Cannot modify a scheduled change that has already executed.";
             return Err(Violation::general(detail).into());
@@ -239,7 +239,7 @@ impl Metadata {
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let change = of_project(rows::by_id(write.connection(), id).await?, project)?;
-        write.check_editor_of(user, (project, change.flag)).await?;
+        write.check_editor_of(user, project, change.flag).await?;
         rows::delete(write.connection(), id).await?;
         write.commit_unseen().await
     }
@@ -272,7 +272,7 @@ impl Metadata {
         offset: usize,
     ) -> Result<(usize, Vec<ScheduledChange>), MetadataError> {
         let mut connection = self.shared.db.reader().await?;
-        rows::page(&mut connection, (project, flag), limit, offset).await
+        rows::page(&mut connection, project, flag, limit, offset).await
     }
 
     /// The pending changes of a flag, including paused ones.
@@ -361,7 +361,8 @@ impl Write {
     async fn check_editor_of(
         &mut self,
         user: UserId,
-        (project, flag): (ProjectId, FlagId),
+        project: ProjectId,
+        flag: FlagId,
     ) -> Result<bool, MetadataError> {
         match flags::rows::by_id(self.connection(), project, flag).await? {
             Some(flag) => self.check_editor(user, &flag).map(|()| !flag.deleted),

@@ -150,7 +150,7 @@ async fn entries(
     let (mut start, mut is_done) = (Start::Offset(place.skipped()), false);
     while !is_done {
         let part = (place.limit - rows.count()).min(READ_AT_ONCE);
-        let found = metadata.activity_texts(project, asked, (start, part)).await;
+        let found = metadata.activity_texts(project, asked, start, part).await;
         let found = found.map_err(problem)?;
         let Some(last) = found.last() else { break };
         start = Start::Before(last.position);

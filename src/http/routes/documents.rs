@@ -37,7 +37,7 @@ use crate::routes::{activity, store};
 use weir_app::App;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::id::ProjectId;
-use weir_metadata::documents::{Document, DocumentText, Kind};
+use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
 /// Insights in the list of those that the caller looked at last (PostHog's figure).
@@ -83,7 +83,7 @@ pub(super) async fn add(
     let write = async move {
         match kind {
             Kind::Dashboard => dashboards::make(&metadata, place, fields, source).await,
-            _ => metadata.create_document(place, kind, fields).await,
+            _ => metadata.create_document(place.0, place.1, kind, fields).await,
         }
     };
     store::write(app, "create-document", write).await
@@ -119,7 +119,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
 pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
-    let place = (asker.project.id, asker.user.id);
+    let (user, key) = (asker.user.id, DocumentKey { project: asker.project.id, kind, id });
     // 404 for an unknown document precedes 400 for a bad body.
     let before = app.node.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
     rights::check_edit(&before, &asker.user)?;
@@ -137,7 +137,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let metadata = app.node.metadata.clone();
     let write = async move {
         let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
-        metadata.edit_documents(place, (kind, id), (others, edit)).await
+        metadata.edit_documents(user, key, others, edit).await
     };
     let changed = store::write(app, "update-document", write).await?;
     let document = DocumentText::of(&changed);
@@ -165,9 +165,10 @@ pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
 
 /// `POST :id/viewed/`: notes that the caller looked at the document.
 pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let (place, id) = ((call.asker.project.id, call.asker.user.id), form::document_id(call.id())?);
+    let (project, user) = (call.asker.project.id, call.asker.user.id);
+    let key = DocumentKey { project, kind, id: form::document_id(call.id())? };
     let metadata = app.node.metadata.clone();
-    let write = async move { metadata.view_document(place, kind, id).await };
+    let write = async move { metadata.view_document(user, key).await };
     store::write(app, "view-document", write).await?;
     Ok(Response::empty(StatusCode::CREATED))
 }
@@ -179,10 +180,10 @@ pub async fn my_last_viewed(
     kind: Kind,
 ) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let place = (asker.project.id, asker.user.id);
-    let viewed = app.node.metadata.viewed_documents(place, kind).await.map_err(problem)?;
+    let (project, user) = (asker.project.id, asker.user.id);
+    let viewed = app.node.metadata.viewed_documents(project, user, kind).await.map_err(problem)?;
     let ids = viewed.iter().map(|(id, _)| *id).collect();
-    let heads = app.node.metadata.document_texts((place.0, kind), ids).await.map_err(problem)?;
+    let heads = app.node.metadata.document_texts(project, kind, ids).await.map_err(problem)?;
     let mut shown: Vec<DocumentText> = heads;
     shown.retain(|document| !document.head.deleted);
     shown.truncate(LAST_VIEWED_MAX);
@@ -215,7 +216,7 @@ async fn check_references(
         let Some(value) = fields.get(name) else { continue };
         let mut short_id = Value::Null;
         let ids = form::ids(value);
-        let found = app.node.metadata.document_texts((project, of), ids.clone()).await;
+        let found = app.node.metadata.document_texts(project, of, ids.clone()).await;
         let mut found = found.map_err(problem)?;
         found.retain(|document| !document.head.deleted);
         let known: HashSet<i64> = found.iter().map(|document| document.head.id).collect();

@@ -81,7 +81,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let flag = flag.filter(|id| *id != 0).map(FlagId);
     let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, editor(&asker));
     let seed = auth::seed();
-    let write = async move { metadata.create_feature(project, by, (flag, patch), &seed).await };
+    let write = async move { metadata.create_feature(project, by, flag, patch, &seed).await };
     let feature = store::write(app, "create-feature", write).await?;
     let body = body(&feature, &app.node.metadata.snapshot(), &asker);
     Ok(Response::json(StatusCode::CREATED, &body))

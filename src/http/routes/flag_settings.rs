@@ -50,7 +50,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     if matching.is_some() || minimal.is_some() {
         let metadata = app.node.metadata.clone();
         let write =
-            async move { metadata.set_flag_settings(project, user, (matching, minimal)).await };
+            async move { metadata.set_flag_settings(project, user, matching, minimal).await };
         store::write(app, "set-flag-settings", write).await?;
     }
     Ok(settings(app, project))

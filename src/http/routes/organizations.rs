@@ -127,7 +127,7 @@ impl Operation for AddMember {
         let first_name = first_name.filter(|name| !name.is_empty()).unwrap_or(local);
         let new = NewMember { first_name, email, level };
         let write = |metadata: Metadata| async move {
-            metadata.add_member(by, (new, grant), &auth::seed()).await
+            metadata.add_member(by, new, grant, &auth::seed()).await
         };
         let (user, key) = cx.write("add-member", write).await?;
         Ok(Created(api::Member { personal_api_key: Some(key.value), ..member(&user) }))

@@ -125,7 +125,8 @@ impl Metadata {
         &self,
         project: ProjectId,
         asked: &Asked,
-        (start, limit): (Start, usize),
+        start: Start,
+        limit: usize,
     ) -> Result<Vec<EntryText>, MetadataError> {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let mut select = asked.select("*", project);

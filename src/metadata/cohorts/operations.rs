@@ -43,7 +43,7 @@ impl Metadata {
             Some(filters) if !new.is_static => filters,
             _ => json!({"properties": {}}),
         };
-        check_filters(&filters, None, (project, &write.base))?;
+        check_filters(&filters, None, project, &write.base)?;
         let members: BTreeSet<Uuid> = new.members.into_iter().collect();
         check_members(members.len())?;
         let cohort = StoredCohort {
@@ -95,7 +95,7 @@ impl Metadata {
             after.count = None;
         }
         if after.filters != before.filters || is_restored {
-            check_filters(&after.filters, Some(&after), (project, &write.base))?;
+            check_filters(&after.filters, Some(&after), project, &write.base)?;
             let (flags, live) = (write.base.flags(project), write.base.cohorts(project));
             flag_rules::cohorts::check_users(&after, flags, live)?;
         }
@@ -118,7 +118,8 @@ impl Metadata {
     /// not static or would be too large.
     pub async fn change_members(
         &self,
-        (project, user): (ProjectId, UserId),
+        project: ProjectId,
+        user: UserId,
         id: CohortId,
         added: &[Uuid],
         removed: &[Uuid],
@@ -293,7 +294,8 @@ fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violatio
 fn check_filters(
     filters: &Value,
     this: Option<&StoredCohort>,
-    (project, base): (ProjectId, &Snapshot),
+    project: ProjectId,
+    base: &Snapshot,
 ) -> Result<(), Violation> {
     flag_rules::check_size(filters)?;
     let live = base.cohorts(project);

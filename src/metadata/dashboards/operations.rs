@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::accounts::UserId;
 use crate::dashboards::{ENRICHED, add, set};
-use crate::documents::{Kind, rows};
+use crate::documents::{DocumentKey, Kind, rows};
 use crate::error::MetadataError;
 use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::violation::Violation;
@@ -33,8 +33,8 @@ impl Metadata {
         if flag.usage_dashboard.is_some() {
             return Ok(Arc::new(flag));
         }
-        let place = (project, user);
-        let dashboard = add(write.connection(), place, &flag.key, self.now()).await?;
+        let (key, now) = (&flag.key, self.now());
+        let dashboard = add(write.connection(), project, user, key, now).await?;
         let patch = FlagPatch { usage_dashboard: Some(Some(dashboard)), ..FlagPatch::default() };
         Ok(write.update_flag(user, flag, patch).await?.after)
     }
@@ -59,8 +59,8 @@ impl Metadata {
         let refused = |detail: &str| MetadataError::Rejected(Violation::general(detail));
         let missing = || refused("Usage dashboard not found");
         let dashboard = flag.usage_dashboard.ok_or_else(missing)?;
-        let which = (project, Kind::Dashboard);
-        let found = rows::by_id(write.connection(), which, dashboard).await?;
+        let key = DocumentKey { project, kind: Kind::Dashboard, id: dashboard };
+        let found = rows::by_id(write.connection(), key).await?;
         let found = found.filter(|found| !found.deleted).ok_or_else(missing)?;
         if found.is(ENRICHED) {
             return Err(refused("Usage dashboard already has enriched data"));
@@ -68,8 +68,7 @@ impl Metadata {
         if flag.plain.has_enriched_analytics != Some(true) {
             return Err(refused("No enriched analytics available for this feature flag"));
         }
-        let enriched = (ENRICHED, Value::Bool(true));
-        set(write.connection(), (project, dashboard), enriched).await?;
+        set(write.connection(), project, dashboard, ENRICHED, Value::Bool(true)).await?;
         write.commit_unseen().await
     }
 }

@@ -13,7 +13,8 @@ const BATCH_DOCUMENTS: u32 = 64;
 #[derive(Debug)]
 pub struct Batches<'m> {
     metadata: &'m Metadata,
-    place: (ProjectId, Kind),
+    project: ProjectId,
+    kind: Kind,
     like: String,
     /// The ids that are left are below it; `None` at the end.
     before: Option<i64>,
@@ -21,8 +22,8 @@ pub struct Batches<'m> {
 
 impl Metadata {
     /// Those of all documents of the kind whose fields match `like`, a pattern of `LIKE` for their text, such as `%`.
-    pub fn document_batches(&self, place: (ProjectId, Kind), like: String) -> Batches<'_> {
-        Batches { metadata: self, place, like, before: Some(i64::MAX) }
+    pub fn document_batches(&self, project: ProjectId, kind: Kind, like: String) -> Batches<'_> {
+        Batches { metadata: self, project, kind, like, before: Some(i64::MAX) }
     }
 }
 
@@ -35,8 +36,8 @@ impl Batches<'_> {
     pub async fn next(&mut self) -> Result<Option<Vec<DocumentText>>, MetadataError> {
         let Some(before) = self.before else { return Ok(None) };
         let mut reader = self.metadata.shared.db.reader().await?;
-        let part = (before, BATCH_DOCUMENTS);
-        let some = rows::before(&mut reader, self.place, part, &self.like).await?;
+        let (project, kind, most) = (self.project, self.kind, BATCH_DOCUMENTS);
+        let some = rows::before(&mut reader, project, kind, before, most, &self.like).await?;
         let is_full = u32::try_from(some.len()).is_ok_and(|count| count == BATCH_DOCUMENTS);
         self.before = some.last().map(|last| last.head.id).filter(|_| is_full);
         Ok(Some(some).filter(|some| !some.is_empty()))

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::activity::{Verb, diff};
-use crate::documents::{Document, DocumentText, FIELDS_MAX_BYTES, Kind, TAGS_MAX, VIEWS_MAX, rows};
+use crate::documents::{
+    Document, DocumentKey, DocumentText, FIELDS_MAX_BYTES, Kind, TAGS_MAX, VIEWS_MAX, rows,
+};
 use crate::error::MetadataError;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
@@ -24,12 +26,13 @@ impl Metadata {
     /// long, or the project has too many of the kind.
     pub async fn create_document(
         &self,
-        (project, user): (ProjectId, UserId),
+        project: ProjectId,
+        user: UserId,
         kind: Kind,
         fields: Map<String, Value>,
     ) -> Result<Arc<Document>, MetadataError> {
         let mut write = self.begin().await?;
-        let document = write.create_document((project, user), kind, fields).await?;
+        let document = write.create_document(project, user, kind, fields).await?;
         write.publish_document(document).await
     }
 
@@ -40,13 +43,14 @@ impl Metadata {
     /// As [`Metadata::create_document`].
     pub async fn create_insights(
         &self,
-        place: (ProjectId, UserId),
+        project: ProjectId,
+        user: UserId,
         all: Vec<Map<String, Value>>,
     ) -> Result<Vec<Document>, MetadataError> {
         let mut write = self.begin().await?;
         let mut made = Vec::with_capacity(all.len());
         for fields in all {
-            made.push(write.create_document(place, Kind::Insight, fields).await?);
+            made.push(write.create_document(project, user, Kind::Insight, fields).await?);
         }
         write.commit_unseen().await?;
         Ok(made)
@@ -60,16 +64,17 @@ impl Metadata {
     /// [`Metadata::create_document`].
     pub async fn update_document(
         &self,
-        place: (ProjectId, UserId),
-        which: (Kind, i64),
-        (fields, deleted): (Map<String, Value>, Option<bool>),
+        user: UserId,
+        key: DocumentKey,
+        fields: Map<String, Value>,
+        deleted: Option<bool>,
     ) -> Result<Arc<Document>, MetadataError> {
         let edit = |document: &mut Document, _: &mut [Document]| {
             document.fields.extend(fields);
             document.deleted = deleted.unwrap_or(document.deleted);
             Ok(())
         };
-        self.edit_documents(place, which, (Vec::new(), edit)).await
+        self.edit_documents(user, key, Vec::new(), edit).await
     }
 
     /// Changes a document, and others together with it, none of which is an action; those of `others` that are not
@@ -80,18 +85,16 @@ impl Metadata {
     /// Those of `edit`, and as [`Metadata::update_document`].
     pub async fn edit_documents(
         &self,
-        (project, user): (ProjectId, UserId),
-        (kind, id): (Kind, i64),
-        (others, edit): (
-            Vec<(Kind, i64)>,
-            impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send,
-        ),
+        user: UserId,
+        key: DocumentKey,
+        others: Vec<(Kind, i64)>,
+        edit: impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send,
     ) -> Result<Arc<Document>, MetadataError> {
         let mut write = self.begin().await?;
         write.user(user)?;
-        let before = rows::by_id(write.connection(), (project, kind), id).await?;
+        let before = rows::by_id(write.connection(), key).await?;
         let before = before.ok_or(MetadataError::NotFound("document"))?;
-        let others_before = write.documents(project, others).await?;
+        let others_before = write.documents(key.project, others).await?;
         let (mut after, mut others) = (before.clone(), others_before.clone());
         edit(&mut after, &mut others)?;
         for (before, after) in others_before.iter().zip(&mut others) {
@@ -112,7 +115,8 @@ impl Metadata {
         kind: Kind,
         id: i64,
     ) -> Result<Document, MetadataError> {
-        let found = rows::by_id(&mut self.shared.db.reader().await?, (project, kind), id).await?;
+        let key = DocumentKey { project, kind, id };
+        let found = rows::by_id(&mut self.shared.db.reader().await?, key).await?;
         found.ok_or(MetadataError::NotFound("document"))
     }
 
@@ -127,7 +131,7 @@ impl Metadata {
         kind: Kind,
         id: i64,
     ) -> Result<DocumentText, MetadataError> {
-        let found = self.document_texts((project, kind), vec![id]).await?;
+        let found = self.document_texts(project, kind, vec![id]).await?;
         found.into_iter().next().ok_or(MetadataError::NotFound("document"))
     }
 
@@ -138,7 +142,8 @@ impl Metadata {
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
     pub async fn document_texts(
         &self,
-        place: (ProjectId, Kind),
+        project: ProjectId,
+        kind: Kind,
         mut ids: Vec<i64>,
     ) -> Result<Vec<DocumentText>, MetadataError> {
         let mut seen = HashSet::with_capacity(ids.len());
@@ -146,7 +151,7 @@ impl Metadata {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let found = rows::by_ids(&mut self.shared.db.reader().await?, place, &ids).await?;
+        let found = rows::by_ids(&mut self.shared.db.reader().await?, project, kind, &ids).await?;
         let mut found: HashMap<i64, DocumentText> =
             found.into_iter().map(|one| (one.head.id, one)).collect();
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
@@ -159,9 +164,10 @@ impl Metadata {
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
     pub async fn document_heads(
         &self,
-        place: (ProjectId, Kind),
+        project: ProjectId,
+        kind: Kind,
     ) -> Result<Vec<Document>, MetadataError> {
-        rows::heads(&mut self.shared.db.reader().await?, place).await
+        rows::heads(&mut self.shared.db.reader().await?, project, kind).await
     }
 
     /// Notes that a user looked at a document now.
@@ -169,16 +175,12 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a document in the project.
-    pub async fn view_document(
-        &self,
-        (project, user): (ProjectId, UserId),
-        kind: Kind,
-        id: i64,
-    ) -> Result<(), MetadataError> {
+    pub async fn view_document(&self, user: UserId, key: DocumentKey) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         write.user(user)?;
-        let found = rows::by_id(write.connection(), (project, kind), id).await?;
+        let found = rows::by_id(write.connection(), key).await?;
         found.ok_or(MetadataError::NotFound("document"))?;
+        let DocumentKey { project, kind, id } = key;
         sql::query(
             "INSERT INTO document_views (project_id, kind, user_id, document_id, viewed_at)
              VALUES ($1, $2, $3, $4, $5)
@@ -214,7 +216,8 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn viewed_documents(
         &self,
-        (project, user): (ProjectId, UserId),
+        project: ProjectId,
+        user: UserId,
         kind: Kind,
     ) -> Result<Vec<(i64, UnixMicros)>, MetadataError> {
         let rows: Vec<(i64, i64)> = sql::query_as(
@@ -247,7 +250,7 @@ impl Write {
             if ids.is_empty() {
                 continue;
             }
-            for one in rows::by_ids(self.connection(), (project, kind), &ids).await? {
+            for one in rows::by_ids(self.connection(), project, kind, &ids).await? {
                 found.insert((kind, one.head.id), one.whole()?);
             }
         }
@@ -256,14 +259,15 @@ impl Write {
 
     async fn create_document(
         &mut self,
-        (project, user): (ProjectId, UserId),
+        project: ProjectId,
+        user: UserId,
         kind: Kind,
         mut fields: Map<String, Value>,
     ) -> Result<Document, MetadataError> {
         normalise(&mut fields)?;
         self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         self.user(user)?;
-        self.check_room((project, kind)).await?;
+        self.check_room(project, kind).await?;
         let now = self.shared.clock.now();
         let document = Document {
             kind,
@@ -295,23 +299,20 @@ impl Write {
             return Ok(());
         }
         if before.deleted && !after.deleted {
-            self.check_room((project, kind)).await?;
+            self.check_room(project, kind).await?;
         }
         after.updated_by = Some(user);
         after.updated_at = self.shared.clock.now();
         rows::put(self.connection(), after).await?;
         if after.deleted {
-            rows::purge(self.connection(), (project, kind)).await?;
+            rows::purge(self.connection(), project, kind).await?;
         }
         self.log(project, Some(user), after.change(Verb::Updated, changes)).await
     }
 
     /// Checks that the project may have one more document of the kind.
-    async fn check_room(
-        &mut self,
-        (project, kind): (ProjectId, Kind),
-    ) -> Result<(), MetadataError> {
-        if rows::count(self.connection(), (project, kind)).await? < kind.per_project_max() {
+    async fn check_room(&mut self, project: ProjectId, kind: Kind) -> Result<(), MetadataError> {
+        if rows::count(self.connection(), project, kind).await? < kind.per_project_max() {
             return Ok(());
         }
         let (most, name) = (kind.per_project_max(), kind.name());

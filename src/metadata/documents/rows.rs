@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::documents::{Document, DocumentText, Kind};
+use crate::documents::{Document, DocumentKey, DocumentText, Kind};
 use crate::error::MetadataError;
 use crate::sql::Builder;
 use crate::{disk, sql};
@@ -25,7 +25,8 @@ pub(crate) async fn next_id(connection: &mut Conn, kind: Kind) -> Result<i64, Me
 /// The number of documents of a kind in a project that are not deleted.
 pub(super) async fn count(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
+    project: ProjectId,
+    kind: Kind,
 ) -> Result<i64, MetadataError> {
     let count =
         "SELECT COUNT(*) FROM documents WHERE project_id = $1 AND kind = $2 AND NOT deleted";
@@ -68,7 +69,8 @@ impl std::fmt::Display for Fields<'_> {
 /// Permanently removes the deleted documents of a kind that are more than may be kept, oldest first.
 pub(super) async fn purge(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
+    project: ProjectId,
+    kind: Kind,
 ) -> Result<(), MetadataError> {
     sql::query(
         "DELETE FROM documents WHERE project_id = $1 AND kind = $2 AND deleted AND id NOT IN
@@ -103,14 +105,13 @@ pub(super) async fn purge(
 /// Reads one document of a project, deleted or not.
 pub(crate) async fn by_id(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
-    id: i64,
+    key: DocumentKey,
 ) -> Result<Option<Document>, MetadataError> {
     let select = "SELECT * FROM documents WHERE kind = $1 AND id = $2 AND project_id = $3";
     let row: Option<Row> = sql::query_as(select)
-        .bind(kind.name())
-        .bind(id)
-        .bind(project.0)
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0)
         .fetch_optional(connection)
         .await?;
     row.map(Document::try_from).transpose()
@@ -119,7 +120,8 @@ pub(crate) async fn by_id(
 /// Reads those documents of a project that have one of these ids, deleted or not, in any order.
 pub(super) async fn by_ids(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
+    project: ProjectId,
+    kind: Kind,
     ids: &[i64],
 ) -> Result<Vec<DocumentText>, MetadataError> {
     let mut found = Vec::with_capacity(ids.len());
@@ -140,8 +142,10 @@ pub(super) async fn by_ids(
 /// `LIKE` for the text of their fields.
 pub(super) async fn before(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
-    (before, limit): (i64, u32),
+    project: ProjectId,
+    kind: Kind,
+    before: i64,
+    limit: u32,
     like: &str,
 ) -> Result<Vec<DocumentText>, MetadataError> {
     let rows: Vec<Row> = sql::query_as(
@@ -162,7 +166,8 @@ pub(super) async fn before(
 /// Reads all documents of a kind of a project that are not deleted, largest id first, without their fields.
 pub(super) async fn heads(
     connection: &mut Conn,
-    (project, kind): (ProjectId, Kind),
+    project: ProjectId,
+    kind: Kind,
 ) -> Result<Vec<Document>, MetadataError> {
     let rows: Vec<Row> = sql::query_as(
         "SELECT kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, '{}' AS fields

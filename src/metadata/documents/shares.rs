@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::accounts::UserId;
 use crate::activity::{Verb, diff};
 use crate::connection::Conn;
-use crate::documents::{Kind, rows};
+use crate::documents::{DocumentKey, Kind, rows};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
 use crate::{Metadata, disk, sql};
@@ -42,6 +42,13 @@ pub struct Share {
     pub updated_at: UnixMicros,
 }
 
+impl Share {
+    /// The document that it leads to.
+    pub fn key(&self) -> DocumentKey {
+        DocumentKey { project: self.project, kind: self.kind, id: self.document }
+    }
+}
+
 /// What is changed of a link.
 #[derive(Clone, Debug, Default)]
 pub struct ShareChange {
@@ -61,12 +68,8 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
-    pub async fn share(
-        &self,
-        project: ProjectId,
-        (kind, id): (Kind, i64),
-    ) -> Result<Option<Share>, MetadataError> {
-        share_of(&mut self.shared.db.reader().await?, project, (kind, id)).await
+    pub async fn share(&self, key: DocumentKey) -> Result<Option<Share>, MetadataError> {
+        share_of(&mut self.shared.db.reader().await?, key).await
     }
 
     /// The enabled link with a token.
@@ -107,16 +110,18 @@ impl Metadata {
     /// [`MetadataError::NotFound`] without such a document in the project.
     pub async fn change_share(
         &self,
-        (project, user): (ProjectId, UserId),
-        (kind, id): (Kind, i64),
-        (change, seed): (ShareChange, Seed),
+        user: UserId,
+        key: DocumentKey,
+        change: ShareChange,
+        seed: Seed,
     ) -> Result<Share, MetadataError> {
+        let DocumentKey { project, kind, id } = key;
         let mut write = self.begin().await?;
         write.user(user)?;
-        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = rows::by_id(write.connection(), key).await?;
         let document = document.ok_or(MetadataError::NotFound("document"))?;
         let now = self.now();
-        let before = share_of(write.connection(), project, (kind, id)).await?;
+        let before = share_of(write.connection(), key).await?;
         let is_new = before.is_none();
         let before = before.unwrap_or_else(|| Share {
             kind,
@@ -170,16 +175,12 @@ impl Metadata {
     }
 }
 
-async fn share_of(
-    connection: &mut Conn,
-    project: ProjectId,
-    (kind, id): (Kind, i64),
-) -> Result<Option<Share>, MetadataError> {
+async fn share_of(connection: &mut Conn, key: DocumentKey) -> Result<Option<Share>, MetadataError> {
     let select = "SELECT * FROM shares WHERE kind = $1 AND document_id = $2 AND project_id = $3";
     let row: Option<Row> = sql::query_as(select)
-        .bind(kind.name())
-        .bind(id)
-        .bind(project.0)
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0)
         .fetch_optional(connection)
         .await?;
     row.map(Share::try_from).transpose()

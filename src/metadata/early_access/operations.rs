@@ -31,7 +31,8 @@ impl Metadata {
         &self,
         project: ProjectId,
         by: FeatureEditor,
-        (flag, new): (Option<FlagId>, FeaturePatch),
+        flag: Option<FlagId>,
+        new: FeaturePatch,
         seed: &Seed,
     ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
         let name = new.name.unwrap_or_default();

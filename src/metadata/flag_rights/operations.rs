@@ -84,7 +84,7 @@ impl Metadata {
             let detail = "This resource access already exists.";
             disk::unless_taken(error.into(), || Violation::unique("resource", detail))
         })?;
-        write.log_default(by, (None, Some(access_level))).await?;
+        write.log_default(by, None, Some(access_level)).await?;
         write.commit_rights().await?;
         Ok(access)
     }
@@ -110,7 +110,7 @@ impl Metadata {
         let update = update.bind(organization.to_string());
         let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
         let access = access.ok_or(MetadataError::NotFound("resource access"))?;
-        write.log_default(by, (before, Some(access_level))).await?;
+        write.log_default(by, before, Some(access_level)).await?;
         write.commit_rights().await?;
         Ok(access)
     }
@@ -129,7 +129,7 @@ impl Metadata {
         if delete.execute(write.connection()).await? == 0 {
             return Err(MetadataError::NotFound("resource access"));
         }
-        write.log_default(by, (before, None)).await?;
+        write.log_default(by, before, None).await?;
         write.commit_rights().await
     }
 }
@@ -161,7 +161,8 @@ impl Write {
     async fn log_default(
         &mut self,
         by: UserId,
-        (before, after): (Option<i64>, Option<i64>),
+        before: Option<i64>,
+        after: Option<i64>,
     ) -> Result<(), MetadataError> {
         let organization = self.user(by)?.organization;
         let fields =

@@ -23,7 +23,8 @@ impl Metadata {
         &self,
         project: ProjectId,
         user: UserId,
-        (matching, minimal_called_events): (Option<Matching>, Option<bool>),
+        matching: Option<Matching>,
+        minimal_called_events: Option<bool>,
     ) -> Result<(), MetadataError> {
         let write = self.begin().await?;
         write.check_editor_of_all(user)?;

@@ -96,7 +96,7 @@ impl Write {
         let filters = flag_rules::initial(new.filters)?;
         let cohorts = base.cohorts(project);
         check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
-        check_patterns(&filters, (project, None), &base)?;
+        check_patterns(&filters, project, None, &base)?;
         let plain = PlainFields::default().patched(new.plain, new.active);
         locking::check_bucketing(&plain)?;
         let active = new.active.unwrap_or(true);
@@ -104,7 +104,7 @@ impl Write {
             return Err(locking::archived_and_active(Some(true)).into());
         }
         let now = self.shared.clock.now();
-        let dashboard = dashboards::add(self.connection(), (project, user), &new.key, now).await?;
+        let dashboard = dashboards::add(self.connection(), project, user, &new.key, now).await?;
         let flag = StoredFlag {
             // Read before the deleted flag is removed, so that its id is not reused.
             id: rows::next_id(self.connection()).await?,
@@ -157,8 +157,7 @@ impl Write {
         if after.key != before.key {
             rows::purge_deleted(self.connection(), project, &after.key, id).await?;
             if let Some(dashboard) = after.usage_dashboard {
-                let dashboard = (project, dashboard);
-                dashboards::rename(self.connection(), dashboard, &after.key).await?;
+                dashboards::rename(self.connection(), project, dashboard, &after.key).await?;
             }
         }
         rows::update(self.connection(), &after).await.map_err(key_race)?;
@@ -220,7 +219,7 @@ fn patched(
         None => flag.filters = flag_rules::canonical(flag.filters),
     }
     if is_changed {
-        check_patterns(&flag.filters, (stored.project, Some(stored.id)), base)?;
+        check_patterns(&flag.filters, stored.project, Some(stored.id), base)?;
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
@@ -267,7 +266,8 @@ fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
 /// could not be evaluated.
 fn check_patterns(
     filters: &Value,
-    (project, this): (ProjectId, Option<FlagId>),
+    project: ProjectId,
+    this: Option<FlagId>,
     base: &Snapshot,
 ) -> Result<(), Violation> {
     let flags = base.flag_set(project).map(|set| set.entries()).unwrap_or_default();

@@ -46,7 +46,8 @@ impl Metadata {
     pub async fn add_member(
         &self,
         by: UserId,
-        (new, grant): (NewMember, Grant),
+        new: NewMember,
+        grant: Grant,
         seed: &Seed,
     ) -> Result<(Arc<User>, CreatedKey), MetadataError> {
         check_text("first_name", &new.first_name, FIRST_NAME_MAX_CHARS)?;

@@ -5,6 +5,8 @@
 //! week have English names, and Sunday is 0 and 7. If both kinds of days are restricted, either one
 //! is enough, as in every cron.
 
+use std::ops::RangeInclusive;
+
 use chrono::{Datelike, NaiveDate};
 use chrono_tz::Tz;
 
@@ -15,7 +17,7 @@ use weir_event::time::at_wall;
 const DAYS_MAX: usize = 366 * 9;
 
 /// First and last value of each field.
-const RANGES: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)];
+const RANGES: [RangeInclusive<u32>; 5] = [0..=59, 0..=23, 1..=31, 1..=12, 0..=7];
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -44,12 +46,12 @@ impl Cron {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else { return None };
         let [of_minutes, of_hours, of_days, of_months, of_weekdays] = RANGES;
-        let weekdays = bits(weekdays, of_weekdays, (&WEEKDAYS, 0))?;
+        let weekdays = bits(weekdays, &of_weekdays, &WEEKDAYS, 0)?;
         Some(Self {
-            minutes: bits(minutes, of_minutes, (&[], 0))?,
-            hours: bits(hours, of_hours, (&[], 0))?,
-            days: bits(days, of_days, (&[], 0))?,
-            months: bits(months, of_months, (&MONTHS, 1))?,
+            minutes: bits(minutes, &of_minutes, &[], 0)?,
+            hours: bits(hours, &of_hours, &[], 0)?,
+            days: bits(days, &of_days, &[], 0)?,
+            months: bits(months, &of_months, &MONTHS, 1)?,
             // Maps Sunday as 7 to Sunday as 0.
             weekdays: (weekdays | (weekdays >> 7)) & ALL_WEEKDAYS,
         })
@@ -94,20 +96,20 @@ fn has(bits: u64, value: u32) -> bool {
     (bits >> value) & 1 == 1
 }
 
-/// Parses the values of one field. `names` are the names of values and the first value.
-fn bits(field: &str, range: (u32, u32), names: (&[&str], u32)) -> Option<u64> {
+/// Parses the values of one field. `names` are the names of values from `first` on.
+fn bits(field: &str, range: &RangeInclusive<u32>, names: &[&str], first: u32) -> Option<u64> {
     let mut bits = 0;
     for item in field.split(',') {
         let (base, step) = match item.split_once('/') {
             Some((base, step)) => (base, Some(number(step)?)),
             None => (item, None),
         };
-        let value = |text: &str| value(text, names).filter(|value| within(*value, range));
+        let value = |text: &str| value(text, names, first).filter(|value| range.contains(value));
         let (from, to) = match base.split_once('-') {
-            _ if base == "*" || base == "?" => range,
+            _ if base == "*" || base == "?" => (*range.start(), *range.end()),
             Some((from, to)) => (value(from)?, value(to)?),
             // A number with a step extends to the last value.
-            None => (value(base)?, if step.is_some() { range.1 } else { value(base)? }),
+            None => (value(base)?, if step.is_some() { *range.end() } else { value(base)? }),
         };
         let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0)?;
         if from > to {
@@ -118,11 +120,7 @@ fn bits(field: &str, range: (u32, u32), names: (&[&str], u32)) -> Option<u64> {
     Some(bits)
 }
 
-fn within(value: u32, (first, last): (u32, u32)) -> bool {
-    (first..=last).contains(&value)
-}
-
-fn value(text: &str, (names, first): (&[&str], u32)) -> Option<u32> {
+fn value(text: &str, names: &[&str], first: u32) -> Option<u32> {
     let named = names.iter().position(|name| text.eq_ignore_ascii_case(name));
     match named {
         Some(place) => Some(u32::try_from(place).ok()? + first),

@@ -104,7 +104,8 @@ pub(super) async fn by_id(
 /// `limit` after the first `offset`, and the number of all.
 pub(super) async fn page(
     connection: &mut Conn,
-    (project, flag): (ProjectId, Option<FlagId>),
+    project: ProjectId,
+    flag: Option<FlagId>,
     limit: usize,
     offset: usize,
 ) -> Result<(usize, Vec<ScheduledChange>), MetadataError> {

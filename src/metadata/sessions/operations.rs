@@ -74,7 +74,7 @@ impl Metadata {
             write.commit_unseen().await?;
             return Ok(None);
         }
-        let value = begin_session(&mut write, (user, None), client, seed).await?;
+        let value = begin_session(&mut write, user, None, client, seed).await?;
         write.commit_unseen().await?;
         Ok(Some(value))
     }
@@ -93,7 +93,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let user = write.base.keys().find(|own| own.id == key).map(|own| own.user.id);
         let user = user.ok_or(MetadataError::NotFound("key"))?;
-        let value = begin_session(&mut write, (user, Some(key)), client, seed).await?;
+        let value = begin_session(&mut write, user, Some(key), client, seed).await?;
         write.commit_unseen().await?;
         Ok(value)
     }
@@ -225,7 +225,8 @@ fn session((id, user, key, client, created_at, used_at): Row) -> Session {
 
 async fn begin_session(
     write: &mut Write,
-    (user, key): (UserId, Option<KeyId>),
+    user: UserId,
+    key: Option<KeyId>,
     client: &str,
     seed: &Seed,
 ) -> Result<String, MetadataError> {

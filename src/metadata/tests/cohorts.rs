@@ -30,13 +30,13 @@ async fn cohorts_and_their_members_are_in_the_snapshot_and_on_disk() {
     assert_eq!((&*list.members, list.count), (&[3, 7].map(Uuid::from_u128)[..], Some(2)));
     bench.check_snapshot().await;
     let (added, removed) = ([Uuid::from_u128(5)], [Uuid::from_u128(3), Uuid::from_u128(99)]);
-    let changed = metadata.change_members((PROJECT, USER), list.id, &added, &removed).await;
+    let changed = metadata.change_members(PROJECT, USER, list.id, &added, &removed).await;
     assert_eq!(&*changed.expect("change").members, &[5, 7].map(Uuid::from_u128));
     metadata.note_cohort_size(PROJECT, rule.id, 1, Some(4)).await.expect("note");
     metadata.note_cohort_size(PROJECT, rule.id, 7, Some(9)).await.expect("of another version");
     assert_eq!(metadata.snapshot().cohort(PROJECT, rule.id).expect("there").count, Some(4));
     bench.check_snapshot().await;
-    let not_static = metadata.change_members((PROJECT, USER), rule.id, &added, &[]).await;
+    let not_static = metadata.change_members(PROJECT, USER, rule.id, &added, &[]).await;
     assert_eq!(code(not_static.map(drop)), "invalid_input");
     let delete = CohortPatch { deleted: Some(true), ..CohortPatch::default() };
     metadata.update_cohort(PROJECT, USER, list.id, delete).await.expect("delete");
@@ -75,8 +75,8 @@ async fn settings_of_flags_are_in_the_snapshot_and_on_disk() {
     let bench = Bench::started().await;
     let first = bench.metadata.rotate_secret_key(PROJECT, USER, &seed(2)).await.expect("rotate");
     let second = bench.metadata.rotate_secret_key(PROJECT, USER, &seed(3)).await.expect("rotate");
-    let explicit = (Some(Matching::Explicit), None);
-    bench.metadata.set_flag_settings(PROJECT, USER, explicit).await.expect("set");
+    let explicit = Some(Matching::Explicit);
+    bench.metadata.set_flag_settings(PROJECT, USER, explicit, None).await.expect("set");
     let snapshot = bench.metadata.snapshot();
     assert_eq!(snapshot.matching(PROJECT), Matching::Explicit);
     let project = |key: &str| snapshot.project_by_secret(secrets::KeyHash::of(key));
@@ -158,7 +158,7 @@ async fn deleted_persons_are_erased_once() {
     let kept = |id: &str| [id.to_owned()];
     assert!(metadata.hash_keys(PROJECT, &kept("ada")).await.expect("keys").is_empty());
     assert_eq!(metadata.hash_keys(PROJECT, &kept("bob")).await.expect("keys").len(), 1);
-    metadata.change_members((PROJECT, USER), live, &[gone], &[]).await.expect("add");
+    metadata.change_members(PROJECT, USER, live, &[gone], &[]).await.expect("add");
     metadata.record_activity(&[entry]).await.expect("log again");
     assert_eq!(members(live), Some(vec![gone, other]), "who came back stays");
 }

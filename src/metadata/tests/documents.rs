@@ -6,7 +6,7 @@ use super::*;
 use crate::activity::{Asked, Scope};
 use crate::documents::shares::ShareChange;
 use crate::documents::shares::passwords::{PASS_LIFE, PASSWORDS_MAX, is_passed};
-use crate::documents::{Document, FIELDS_MAX_BYTES, Kind as Of, TAGS_MAX};
+use crate::documents::{Document, DocumentKey, FIELDS_MAX_BYTES, Kind as Of, TAGS_MAX};
 use crate::passwords::PasswordHash;
 use crate::secrets::Seed;
 use crate::sql;
@@ -17,7 +17,7 @@ fn fields(value: Value) -> Map<String, Value> {
 }
 
 async fn create(bench: &Bench, kind: Of, value: Value) -> Result<Arc<Document>, MetadataError> {
-    bench.metadata.create_document((PROJECT, USER), kind, fields(value)).await
+    bench.metadata.create_document(PROJECT, USER, kind, fields(value)).await
 }
 
 async fn update(
@@ -26,20 +26,19 @@ async fn update(
     value: Value,
     deleted: Option<bool>,
 ) -> Result<Arc<Document>, MetadataError> {
-    let (place, which) = ((PROJECT, USER), (document.kind, document.id));
-    bench.metadata.update_document(place, which, (fields(value), deleted)).await
+    bench.metadata.update_document(USER, document.key(), fields(value), deleted).await
 }
 
 async fn ids(bench: &Bench, kind: Of) -> Vec<i64> {
-    let heads = bench.metadata.document_heads((PROJECT, kind)).await.expect("documents");
+    let heads = bench.metadata.document_heads(PROJECT, kind).await.expect("documents");
     let ids: Vec<i64> = heads.iter().map(|head| head.id).collect();
-    assert_eq!(matching(bench, (PROJECT, kind), "%").await, ids);
+    assert_eq!(matching(bench, kind, "%").await, ids);
     ids
 }
 
 /// The ids of the documents whose text matches a pattern.
-async fn matching(bench: &Bench, place: (ProjectId, Of), like: &str) -> Vec<i64> {
-    let mut batches = bench.metadata.document_batches(place, like.to_owned());
+async fn matching(bench: &Bench, kind: Of, like: &str) -> Vec<i64> {
+    let mut batches = bench.metadata.document_batches(PROJECT, kind, like.to_owned());
     let mut ids = Vec::new();
     while let Some(some) = batches.next().await.expect("documents") {
         ids.extend(some.iter().map(|one| one.head.id));
@@ -102,8 +101,8 @@ async fn documents_of_other_projects_and_what_is_too_large_are_refused() {
     assert_eq!(kind(elsewhere), Kind::NotFound);
     let elsewhere = bench.metadata.document(PROJECT, Of::Action, one.id).await;
     assert_eq!(kind(elsewhere), Kind::NotFound);
-    let (place, which) = ((ProjectId(2), USER), (Of::Annotation, one.id));
-    let written = bench.metadata.update_document(place, which, (Map::new(), Some(true))).await;
+    let elsewhere = DocumentKey { project: ProjectId(2), ..one.key() };
+    let written = bench.metadata.update_document(USER, elsewhere, Map::new(), Some(true)).await;
     assert_eq!(kind(written), Kind::NotFound);
     let long = json!({"content": "x".repeat(FIELDS_MAX_BYTES)});
     assert_eq!(kind(create(&bench, Of::Annotation, long.clone()).await), Kind::Invalid);
@@ -139,18 +138,18 @@ async fn documents_of_a_project_are_bounded() {
 #[tokio::test]
 async fn views_are_kept_by_user() {
     let bench = Bench::started().await;
+    let insight = |id: i64| DocumentKey { project: PROJECT, kind: Of::Insight, id };
     for name in ["a", "b", "c"] {
         create(&bench, Of::Insight, json!({"name": name})).await.expect("one");
     }
     for id in [1, 2, 1] {
         bench.clock.advance(Duration::from_secs(1));
-        let place = (PROJECT, USER);
-        bench.metadata.view_document(place, Of::Insight, id).await.expect("a view");
+        bench.metadata.view_document(USER, insight(id)).await.expect("a view");
     }
-    let viewed = bench.metadata.viewed_documents((PROJECT, USER), Of::Insight).await;
+    let viewed = bench.metadata.viewed_documents(PROJECT, USER, Of::Insight).await;
     let viewed: Vec<i64> = viewed.expect("views").into_iter().map(|(id, _)| id).collect();
     assert_eq!(viewed, [1, 2]);
-    let missing = bench.metadata.view_document((PROJECT, USER), Of::Insight, 9).await;
+    let missing = bench.metadata.view_document(USER, insight(9)).await;
     assert_eq!(kind(missing), Kind::NotFound);
 }
 
@@ -158,11 +157,11 @@ async fn views_are_kept_by_user() {
 async fn links_are_made_turned_off_and_given_other_tokens() {
     let bench = Bench::started().await;
     let board = create(&bench, Of::Dashboard, json!({"name": "b"})).await.expect("one");
-    let which = (Of::Dashboard, board.id);
-    assert_eq!(bench.metadata.share(PROJECT, which).await.expect("a look-up"), None);
+    assert_eq!(bench.metadata.share(board.key()).await.expect("a look-up"), None);
     let change = async |project: ProjectId, change: ShareChange| {
         let seed = Seed::new(&mut rand::rng());
-        bench.metadata.change_share((project, USER), which, (change, seed)).await
+        let key = DocumentKey { project, ..board.key() };
+        bench.metadata.change_share(USER, key, change, seed).await
     };
     let enabled = |is: bool| ShareChange { is_enabled: Some(is), ..ShareChange::default() };
     assert_eq!(kind(change(ProjectId(2), enabled(true)).await), Kind::NotFound);
@@ -202,9 +201,9 @@ async fn links_are_made_turned_off_and_given_other_tokens() {
 #[tokio::test]
 async fn passes_end_with_their_password_and_their_link() {
     let bench = Bench::started().await;
-    let change = async |which: (Of, i64), change: ShareChange| {
+    let change = async |key: DocumentKey, change: ShareChange| {
         let seed = Seed::new(&mut rand::rng());
-        bench.metadata.change_share((PROJECT, USER), which, (change, seed)).await.expect("a link")
+        bench.metadata.change_share(USER, key, change, seed).await.expect("a link")
     };
     let hash = |password: &str| PasswordHash::of(password, &Seed::new(&mut rand::rng()));
     let on = ShareChange {
@@ -215,21 +214,23 @@ async fn passes_end_with_their_password_and_their_link() {
     let mut links = Vec::new();
     for name in ["a", "b"] {
         let board = create(&bench, Of::Dashboard, json!({"name": name})).await.expect("one");
-        let which = (Of::Dashboard, board.id);
-        let new = (hash("the same"), String::new());
-        let early = bench.metadata.add_share_password((PROJECT, USER), which, new.clone()).await;
-        assert_eq!(kind(early), Kind::Invalid, "it asks for none");
-        let share = change(which, on.clone()).await;
-        let own = bench.metadata.add_share_password((PROJECT, USER), which, new.clone()).await;
-        let foreign = bench.metadata.add_share_password((ProjectId(2), USER), which, new).await;
-        assert_eq!(kind(foreign), Kind::NotFound);
-        links.push((which, share, own.expect("a password")));
+        let (key, hash) = (board.key(), hash("the same"));
+        let elsewhere = DocumentKey { project: ProjectId(2), ..key };
+        let add = async |key: DocumentKey| {
+            bench.metadata.add_share_password(USER, key, hash.clone(), String::new()).await
+        };
+        assert_eq!(kind(add(key).await), Kind::Invalid, "it asks for none");
+        let share = change(key, on.clone()).await;
+        let own = add(key).await;
+        assert_eq!(kind(add(elsewhere).await), Kind::NotFound);
+        links.push((key, share, own.expect("a password")));
     }
-    let [(which, share, own), (_, other_share, other)] = &links[..] else { panic!("two links") };
-    let listed = bench.metadata.share_passwords(PROJECT, *which).await.expect("a list");
+    let [(key, share, own), (_, other_share, other)] = &links[..] else { panic!("two links") };
+    let listed = bench.metadata.share_passwords(*key).await.expect("a list");
     assert_eq!(listed, std::slice::from_ref(own));
     assert!(listed[0].hash.is_of("the same") && !listed[0].hash.is_of("another"));
-    assert_eq!(bench.metadata.share_passwords(ProjectId(2), *which).await.expect("a list"), []);
+    let elsewhere = DocumentKey { project: ProjectId(2), ..*key };
+    assert_eq!(bench.metadata.share_passwords(elsewhere).await.expect("a list"), []);
     let now = bench.clock.now();
     let pass = own.pass(share, now);
     let soon = now.saturating_add(PASS_LIFE - Duration::from_secs(1));
@@ -254,14 +255,14 @@ async fn passes_end_with_their_password_and_their_link() {
     let shown = ShareChange { settings: Some(settings), ..ShareChange::default() };
     bench.clock.advance(Duration::from_secs(1));
     let now = bench.clock.now();
-    let share = change(*which, shown).await;
+    let share = change(*key, shown).await;
     assert!(is_passed(&share, &listed, &pass, now));
-    change(*which, ShareChange { is_enabled: Some(false), ..ShareChange::default() }).await;
-    let share = change(*which, on).await;
+    change(*key, ShareChange { is_enabled: Some(false), ..ShareChange::default() }).await;
+    let share = change(*key, on).await;
     assert!(!is_passed(&share, &listed, &pass, now), "it was turned off meanwhile");
     let pass = own.pass(&share, now);
     let rotated = ShareChange { has_new_token: true, ..ShareChange::default() };
-    assert!(!is_passed(&change(*which, rotated).await, &listed, &pass, now), "another token");
+    assert!(!is_passed(&change(*key, rotated).await, &listed, &pass, now), "another token");
 }
 
 /// Goal: whoever removes a password removes no other one, and a guess stays cheap enough.
@@ -270,25 +271,23 @@ async fn passwords_of_a_link_are_bounded_and_keep_their_ids() {
     let bench = Bench::started().await;
     let hash = PasswordHash::of("a password", &Seed::new(&mut rand::rng()));
     let board = create(&bench, Of::Dashboard, json!({"name": "b"})).await.expect("one");
-    let which = (Of::Dashboard, board.id);
+    let key = board.key();
     let locked = ShareChange { is_password_required: Some(true), ..ShareChange::default() };
     let seed = Seed::new(&mut rand::rng());
-    let change = bench.metadata.change_share((PROJECT, USER), which, (locked, seed)).await;
-    change.expect("a link");
-    let place = (PROJECT, USER);
+    bench.metadata.change_share(USER, key, locked, seed).await.expect("a link");
     let add = async |note: i64| {
-        let new = (hash.clone(), note.to_string());
-        bench.metadata.add_share_password(place, which, new).await
+        bench.metadata.add_share_password(USER, key, hash.clone(), note.to_string()).await
     };
     let remove = async |project: ProjectId, id: i64| {
-        bench.metadata.remove_share_password((project, USER), which, id).await
+        let key = DocumentKey { project, ..key };
+        bench.metadata.remove_share_password(USER, key, id).await
     };
     let id = add(0).await.expect("a password").id;
     assert_eq!(kind(remove(PROJECT, 9).await), Kind::NotFound);
     assert_eq!(kind(remove(ProjectId(2), id).await), Kind::NotFound);
     remove(PROJECT, id).await.expect("removed");
     assert_eq!(kind(remove(PROJECT, id).await), Kind::NotFound);
-    assert_eq!(bench.metadata.share_passwords(PROJECT, which).await.expect("a list"), []);
+    assert_eq!(bench.metadata.share_passwords(key).await.expect("a list"), []);
     for number in 0..PASSWORDS_MAX {
         let own = add(number).await.expect("one more");
         assert_eq!((own.id, own.note), (id + 1 + number, number.to_string()));
@@ -307,8 +306,7 @@ async fn links_go_with_their_documents() {
     let old = create(&bench, Of::Dashboard, json!({"name": "old"})).await.expect("one");
     let change = ShareChange { is_enabled: Some(true), ..ShareChange::default() };
     let seed = Seed::new(&mut rand::rng());
-    let which = (Of::Dashboard, old.id);
-    let share = bench.metadata.change_share((PROJECT, USER), which, (change, seed)).await;
+    let share = bench.metadata.change_share(USER, old.key(), change, seed).await;
     let share = share.expect("a link");
     update(&bench, &old, json!({}), Some(true)).await.expect("a deletion");
     let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
@@ -336,8 +334,8 @@ async fn documents_are_read_by_their_ids_and_as_they_are_stored() {
         create(&bench, Of::Insight, value).await.expect("an insight");
     }
     create(&bench, Of::Dashboard, json!({"name": "d"})).await.expect("a dashboard");
-    let place = (PROJECT, Of::Insight);
-    let texts = bench.metadata.document_texts(place, vec![3, 9, 1, 3]).await.expect("some");
+    let kind = Of::Insight;
+    let texts = bench.metadata.document_texts(PROJECT, kind, vec![3, 9, 1, 3]).await.expect("some");
     let ids: Vec<i64> = texts.iter().map(|one| one.head.id).collect();
     assert_eq!(ids, [3, 1]);
     let first = &texts[0];
@@ -351,13 +349,13 @@ async fn documents_are_read_by_their_ids_and_as_they_are_stored() {
         bench.metadata.document(PROJECT, Of::Insight, 3).await.unwrap()
     );
     assert_eq!(first.members().unwrap()["dashboards"].get(), "[1,12]");
-    let elsewhere = bench.metadata.document_texts((ProjectId(2), Of::Insight), vec![1]).await;
+    let elsewhere = bench.metadata.document_texts(ProjectId(2), Of::Insight, vec![1]).await;
     assert!(elsewhere.expect("a look").is_empty());
-    let none = bench.metadata.document_texts(place, Vec::new()).await.expect("a look");
+    let none = bench.metadata.document_texts(PROJECT, kind, Vec::new()).await.expect("a look");
     assert!(none.is_empty());
     let many = (1..50_000).collect();
-    assert_eq!(bench.metadata.document_texts(place, many).await.expect("all").len(), 3);
+    assert_eq!(bench.metadata.document_texts(PROJECT, kind, many).await.expect("all").len(), 3);
     // A pattern finds what has it, and may find more.
-    assert_eq!(matching(&bench, place, "%\"dashboards\":[%12%").await.len(), 3);
-    assert_eq!(matching(&bench, place, "%\"name\":\"b\"%").await, [2]);
+    assert_eq!(matching(&bench, kind, "%\"dashboards\":[%12%").await.len(), 3);
+    assert_eq!(matching(&bench, kind, "%\"name\":\"b\"%").await, [2]);
 }

@@ -18,7 +18,7 @@ async fn create(
     flag: Option<FlagId>,
     new: FeaturePatch,
 ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-    bench.metadata.create_feature(PROJECT, EDITOR, (flag, new), &seed(number)).await
+    bench.metadata.create_feature(PROJECT, EDITOR, flag, new, &seed(number)).await
 }
 
 /// Whether users may enrol in a flag, as the snapshot has it.
@@ -64,8 +64,8 @@ async fn rejected_changes_leave_neither_feature_nor_flag() {
     let refused = create(&bench, 1, None, named("Taken", Stage::Beta)).await;
     assert_eq!(code(refused), "unique");
     let may_not = FeatureEditor { may_write_flags: false, ..EDITOR };
-    let new = (None, named("New", Stage::Draft));
-    let refused = bench.metadata.create_feature(PROJECT, may_not, new, &seed(2)).await;
+    let new = named("New", Stage::Draft);
+    let refused = bench.metadata.create_feature(PROJECT, may_not, None, new, &seed(2)).await;
     assert_eq!(kind(refused), Kind::Forbidden);
     assert_eq!(bench.metadata.snapshot(), before);
     bench.check_snapshot().await;

@@ -240,7 +240,7 @@ async fn older_databases_get_room_for_documents() {
     assert_eq!(metadata.snapshot().actions(PROJECT).len(), 0);
     let kind = crate::documents::Kind::Action;
     let fields = serde_json::Map::from_iter([("name".to_owned(), json!("a"))]);
-    let made = metadata.create_document((PROJECT, USER), kind, fields).await.expect("one");
+    let made = metadata.create_document(PROJECT, USER, kind, fields).await.expect("one");
     metadata.close().await;
     let again = place.open(Clock::test(START)).await.expect("open again");
     assert_eq!(again.snapshot().actions(PROJECT), [made]);

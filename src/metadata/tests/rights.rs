@@ -18,7 +18,7 @@ impl Bench {
         // A different seed each time, so that keys have different values.
         let now = u64::try_from(self.clock.now().0).expect("after 1970");
         let seed = seed(now + email.len() as u64);
-        let added = self.metadata.add_member(USER, (new, Grant::default()), &seed).await;
+        let added = self.metadata.add_member(USER, new, Grant::default(), &seed).await;
         added.expect("a member").0.id
     }
 
@@ -81,7 +81,7 @@ async fn shared_settings_need_the_right_to_all_flags_and_are_logged() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let mel = bench.add("mel@acme.com", Level::Member).await;
-    let set = |matching| metadata.set_flag_settings(PROJECT, mel, (Some(matching), None));
+    let set = |matching| metadata.set_flag_settings(PROJECT, mel, Some(matching), None);
     set(Matching::Explicit).await.expect("nothing is said yet");
     assert_eq!(bench.log(PROJECT, 1).await, ["Project updated property_matching_version 1>2"]);
     bench.restrict().await;

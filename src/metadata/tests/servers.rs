@@ -247,8 +247,8 @@ async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut S
             metadata.create_cohort(of, USER, cohort).await.expect("a cohort");
         }
         4 => {
-            let settings = (Some(Matching::Explicit), Some(round.is_multiple_of(2)));
-            metadata.set_flag_settings(of, USER, settings).await.expect("settings");
+            let (matching, minimal) = (Some(Matching::Explicit), Some(round.is_multiple_of(2)));
+            metadata.set_flag_settings(of, USER, matching, minimal).await.expect("settings");
         }
         5 => {
             let names = [format!("type {}", round % 7)];

@@ -10,7 +10,7 @@ use crate::standing::Standing;
 async fn add(bench: &Bench, number: u64) -> (UserId, Arc<PersonalKey>) {
     let (email, first_name) = ("mel@acme.com".to_owned(), "Mel".to_owned());
     let new = NewMember { first_name, email, level: Level::Admin };
-    let added = bench.metadata.add_member(USER, (new, Grant::default()), &seed(number)).await;
+    let added = bench.metadata.add_member(USER, new, Grant::default(), &seed(number)).await;
     let (user, made) = added.expect("a member");
     (user.id, made.key)
 }

@@ -13,7 +13,7 @@ fn sample(at: i64) -> WarningSample {
 }
 
 /// `count` warnings of a kind between two times on the day of the first.
-fn warnings(kind: &str, count: u64, (first, last): (i64, i64), samples: &[i64]) -> DayOfWarnings {
+fn warnings(kind: &str, count: u64, first: i64, last: i64, samples: &[i64]) -> DayOfWarnings {
     DayOfWarnings {
         project: PROJECT,
         kind: kind.to_owned(),
@@ -29,15 +29,15 @@ fn warnings(kind: &str, count: u64, (first, last): (i64, i64), samples: &[i64]) 
 async fn warnings_add_up_by_kind_and_day() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
-    let first = [warnings("a", 2, (10, 20), &[20, 10]), warnings("b", 1, (15, 15), &[15])];
+    let first = [warnings("a", 2, 10, 20, &[20, 10]), warnings("b", 1, 15, 15, &[15])];
     metadata.add_warnings(&first).await.expect("add");
     let next =
-        [warnings("a", 3, (5, 30), &[30, 29, 28, 27, 5]), warnings("a", 7, (DAY, DAY + 1), &[DAY])];
+        [warnings("a", 3, 5, 30, &[30, 29, 28, 27, 5]), warnings("a", 7, DAY, DAY + 1, &[DAY])];
     metadata.add_warnings(&next).await.expect("add");
     let expected = vec![
-        warnings("a", 7, (DAY, DAY + 1), &[DAY]),
-        warnings("a", 5, (5, 30), &[30, 29, 28, 27, 20]),
-        warnings("b", 1, (15, 15), &[15]),
+        warnings("a", 7, DAY, DAY + 1, &[DAY]),
+        warnings("a", 5, 5, 30, &[30, 29, 28, 27, 20]),
+        warnings("b", 1, 15, 15, &[15]),
     ];
     assert_eq!(SAMPLES_MAX, 5);
     assert_eq!(metadata.warnings(PROJECT).await.expect("all"), expected);
@@ -53,8 +53,8 @@ async fn warnings_add_up_by_kind_and_day() {
 #[tokio::test]
 async fn warnings_of_no_project_are_refused() {
     let bench = Bench::started().await;
-    let nowhere = DayOfWarnings { project: ProjectId(9), ..warnings("a", 1, (1, 1), &[]) };
-    let result = bench.metadata.add_warnings(&[warnings("a", 1, (1, 1), &[]), nowhere]).await;
+    let nowhere = DayOfWarnings { project: ProjectId(9), ..warnings("a", 1, 1, 1, &[]) };
+    let result = bench.metadata.add_warnings(&[warnings("a", 1, 1, 1, &[]), nowhere]).await;
     assert_eq!(kind(result), Kind::Internal);
     assert_eq!(bench.metadata.warnings(PROJECT).await.expect("all"), []);
 }

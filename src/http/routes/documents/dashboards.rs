@@ -25,7 +25,7 @@ use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
-use weir_metadata::documents::{Document, DocumentText, Kind};
+use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
 /// What a copy has of its source, unless something else is sent.
@@ -101,7 +101,7 @@ pub(super) async fn make(
         fields.insert("creation_mode".to_owned(), json!("duplicate"));
     }
     let fields = boards::fields_of_new(fields, place.0)?;
-    let board = metadata.create_document(place, Kind::Dashboard, fields).await?;
+    let board = metadata.create_document(place.0, place.1, Kind::Dashboard, fields).await?;
     if insights.is_empty() {
         return Ok(board);
     }
@@ -110,7 +110,7 @@ pub(super) async fn make(
         insights.iter_mut().for_each(|insight| boards::set_on(insight, board.id, true));
         Ok(())
     };
-    metadata.edit_documents(place, (Kind::Dashboard, board.id), (insights, put)).await
+    metadata.edit_documents(place.1, board.key(), insights, put).await
 }
 
 /// Copies insights. Pairs of an insight and its copy.
@@ -130,7 +130,8 @@ async fn copies(
         fields.insert("dashboards".to_owned(), json!([]));
         fields
     };
-    let made = metadata.create_insights(place, insights.iter().map(copy).collect()).await?;
+    let all = insights.iter().map(copy).collect();
+    let made = metadata.create_insights(place.0, place.1, all).await?;
     Ok(insights.iter().zip(made).map(|(own, made)| (own.id, made.id)).collect())
 }
 
@@ -175,8 +176,9 @@ pub(super) async fn connected(
 
 /// Checks that the asker may change dashboards; those that are not there count as such.
 pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
-    let place = (asker.project.id, Kind::Dashboard);
-    let boards = app.node.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
+    let (project, kind) = (asker.project.id, Kind::Dashboard);
+    let boards = app.node.metadata.document_texts(project, kind, ids.to_vec()).await;
+    let boards = boards.map_err(problem)?;
     for board in boards {
         let board = board.with(&[rights::RESTRICTION.into()]).map_err(problem)?;
         rights::check_edit(&board, &asker.user)?;
@@ -300,8 +302,10 @@ async fn edited(
         impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send + 'static,
     ),
 ) -> Result<Response, Problem> {
-    let (metadata, place) = (app.node.metadata.clone(), (asker.project.id, asker.user.id));
-    let write = async move { metadata.edit_documents(place, (Kind::Dashboard, id), edit).await };
+    let (metadata, user) = (app.node.metadata.clone(), asker.user.id);
+    let key = DocumentKey { project: asker.project.id, kind: Kind::Dashboard, id };
+    let (others, edit) = edit;
+    let write = async move { metadata.edit_documents(user, key, others, edit).await };
     let changed = store::write(app, name, write).await?;
     let document = DocumentText::of(&changed);
     let shown = (&document, &Viewer::from(asker));

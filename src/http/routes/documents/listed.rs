@@ -63,7 +63,7 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
 
 /// Tells a question which insights have a place on the dashboards that it names.
 async fn add_placed(app: &App, project: ProjectId, question: &mut Question) -> Result<(), Problem> {
-    let boards = app.node.metadata.document_texts((project, Kind::Dashboard), question.boards());
+    let boards = app.node.metadata.document_texts(project, Kind::Dashboard, question.boards());
     for board in boards.await.map_err(problem)? {
         let board = board.with(&["tiles".into()]).map_err(problem)?;
         let placed = board.fields.get("tiles").map(form::ids).unwrap_or_default();
@@ -83,11 +83,11 @@ async fn found(
     let names: Arc<[Box<str>]> = question.fields().into();
     let question = Arc::new(question);
     if names.is_empty() {
-        let heads = app.node.metadata.document_heads(place).await.map_err(problem)?;
+        let heads = app.node.metadata.document_heads(place.0, place.1).await.map_err(problem)?;
         found.extend(heads.iter().filter_map(|head| Some((question.place_of(head)?, head.id))));
     } else {
         let mut held = memory.reservation();
-        let mut batches = app.node.metadata.document_batches(place, "%".to_owned());
+        let mut batches = app.node.metadata.document_batches(place.0, place.1, "%".to_owned());
         while let Some(some) = batches.next().await.map_err(problem)? {
             held.hold(bytes(&some))?;
             let (question, names) = (Arc::clone(&question), Arc::clone(&names));
@@ -125,7 +125,8 @@ async fn read(
     let mut part = Part { documents: Vec::new(), taken: 0, held: memory.reservation() };
     let mut page_bytes: usize = 0;
     for ids in wanted.chunks(READ_AT_ONCE) {
-        let some = app.node.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
+        let some = app.node.metadata.document_texts(place.0, place.1, ids.to_vec()).await;
+        let some = some.map_err(problem)?;
         // Twice: as they are read, and as what is made of them.
         part.held.hold_more(bytes(&some).saturating_mul(2))?;
         let mut some = some.into_iter().peekable();

@@ -45,7 +45,7 @@ pub(in crate::routes) async fn whole(
     match head.kind {
         Kind::Insight => reader.add_one((document, &mut body), (asked, &mut held)).await?,
         Kind::Dashboard => {
-            let share = app.node.metadata.share(head.project, (head.kind, head.id)).await;
+            let share = app.node.metadata.share(head.key()).await;
             let share = share.map_err(problem)?;
             body::set_shared(&mut body, share.is_some_and(|share| share.is_enabled));
             let dashboard = document.whole().map_err(problem)?;
@@ -138,9 +138,9 @@ pub(in crate::routes) async fn placed(
 ) -> Result<(Vec<Value>, Vec<DocumentText>), Problem> {
     let mut tiles = boards::tiles(dashboard);
     let ids: Vec<i64> = tiles.iter().filter_map(|tile| tile.get("insight")?.as_i64()).collect();
-    let place = (dashboard.project, Kind::Insight);
-    let mut insights =
-        app.node.metadata.document_texts(place, ids.clone()).await.map_err(problem)?;
+    let (project, kind) = (dashboard.project, Kind::Insight);
+    let insights = app.node.metadata.document_texts(project, kind, ids.clone()).await;
+    let mut insights = insights.map_err(problem)?;
     insights.retain(|insight| !insight.head.deleted);
     let mut bytes = insights.iter().map(DocumentText::bytes).fold(0, usize::saturating_add);
     held.hold_more(bytes)?;
@@ -148,7 +148,7 @@ pub(in crate::routes) async fn placed(
     // Those that can name the dashboard, and others in whose queries the same digits stand.
     let like = format!("%\"dashboards\":[%{}%", dashboard.id);
     let mut unplaced = 0;
-    let mut batches = app.node.metadata.document_batches(place, like);
+    let mut batches = app.node.metadata.document_batches(project, kind, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
         let board = dashboard.id;
         let look = move || -> Result<Vec<DocumentText>, Problem> {

@@ -133,8 +133,7 @@ pub async fn is_passed(app: &App, share: &Share, request: &Request) -> Result<bo
     if passes == [None, None] {
         return Ok(false);
     }
-    let which = (share.kind, share.document);
-    let own = app.node.metadata.share_passwords(share.project, which).await.map_err(problem)?;
+    let own = app.node.metadata.share_passwords(share.key()).await.map_err(problem)?;
     let now = app.node.clock.now();
     Ok(passes.iter().flatten().any(|pass| passwords::is_passed(share, &own, pass, now)))
 }
@@ -168,7 +167,7 @@ pub async fn attempt(
         guesses.note(address, which, false);
         return Err(wrong());
     }
-    let own = app.node.metadata.share_passwords(share.project, which).await.map_err(problem)?;
+    let own = app.node.metadata.share_passwords(share.key()).await.map_err(problem)?;
     let find = move |is_awaited: &dyn Fn() -> bool| {
         own.into_iter().take_while(|_| is_awaited()).find(|one| one.hash.is_of(&given))
     };

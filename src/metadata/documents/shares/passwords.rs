@@ -7,13 +7,12 @@ use crate::accounts::UserId;
 use crate::activity::Verb;
 use crate::connection::Conn;
 use crate::documents::shares::{Share, share_of};
-use crate::documents::{Kind, rows};
+use crate::documents::{DocumentKey, rows};
 use crate::error::MetadataError;
 use crate::passwords::PasswordHash;
 use crate::violation::Violation;
 use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
-use weir_event::id::ProjectId;
 
 /// Most passwords of one link. Whoever gives a wrong one costs as many hashes.
 pub const PASSWORDS_MAX: i64 = 10;
@@ -75,16 +74,15 @@ impl Metadata {
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
     pub async fn share_passwords(
         &self,
-        project: ProjectId,
-        (kind, id): (Kind, i64),
+        key: DocumentKey,
     ) -> Result<Vec<SharePassword>, MetadataError> {
         let rows: Vec<Row> = sql::query_as(
             "SELECT id, hash, note, created_by, created_at FROM share_passwords
              WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC",
         )
-        .bind(kind.name())
-        .bind(id)
-        .bind(project.0)
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0)
         .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         rows.into_iter().map(SharePassword::try_from).collect()
@@ -98,17 +96,19 @@ impl Metadata {
     /// for no password, or has too many.
     pub async fn add_share_password(
         &self,
-        (project, user): (ProjectId, UserId),
-        (kind, id): (Kind, i64),
-        (hash, note): (PasswordHash, String),
+        user: UserId,
+        key: DocumentKey,
+        hash: PasswordHash,
+        note: String,
     ) -> Result<SharePassword, MetadataError> {
+        let DocumentKey { project, kind, id } = key;
         let mut write = self.begin().await?;
         write.user(user)?;
-        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = rows::by_id(write.connection(), key).await?;
         let document = document.ok_or(MetadataError::NotFound("document"))?;
-        let share = share_of(write.connection(), project, (kind, id)).await?;
+        let share = share_of(write.connection(), key).await?;
         check_required(share.as_ref())?;
-        if count(write.connection(), (kind, id)).await? >= PASSWORDS_MAX {
+        if count(write.connection(), key).await? >= PASSWORDS_MAX {
             let detail = format!("A link has at most {PASSWORDS_MAX} passwords.");
             return Err(Violation::general(detail).into());
         }
@@ -147,13 +147,14 @@ impl Metadata {
     /// [`MetadataError::NotFound`] without such a document in the project, or such a password of its link.
     pub async fn remove_share_password(
         &self,
-        (project, user): (ProjectId, UserId),
-        (kind, id): (Kind, i64),
+        user: UserId,
+        key: DocumentKey,
         password: i64,
     ) -> Result<(), MetadataError> {
+        let DocumentKey { project, kind, id } = key;
         let mut write = self.begin().await?;
         write.user(user)?;
-        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = rows::by_id(write.connection(), key).await?;
         let document = document.ok_or(MetadataError::NotFound("document"))?;
         let removed: Option<i64> = sql::query_scalar(
             "DELETE FROM share_passwords
@@ -184,9 +185,9 @@ pub fn check_required(share: Option<&Share>) -> Result<(), Violation> {
     Err(Violation::general("The link asks for no password: set password_required first."))
 }
 
-async fn count(connection: &mut Conn, (kind, id): (Kind, i64)) -> Result<i64, MetadataError> {
+async fn count(connection: &mut Conn, key: DocumentKey) -> Result<i64, MetadataError> {
     let count = "SELECT COUNT(*) FROM share_passwords WHERE kind = $1 AND document_id = $2";
-    Ok(sql::query_scalar(count).bind(kind.name()).bind(id).fetch_one(connection).await?)
+    Ok(sql::query_scalar(count).bind(key.kind.name()).bind(key.id).fetch_one(connection).await?)
 }
 
 #[derive(sqlx_macros::FromRow)]

@@ -75,7 +75,7 @@ pub(in crate::routes::pages) async fn saved_of(
         return Ok(Vec::new());
     }
     let (snapshot, mut found) = (app.node.metadata.snapshot(), Vec::new());
-    let mut batches = app.node.metadata.document_batches((asker.project.id, kind), "%".to_owned());
+    let mut batches = app.node.metadata.document_batches(asker.project.id, kind, "%".to_owned());
     while found.len() < LISTED
         && let Some(some) = batches.next().await.map_err(problem)?
     {

@@ -69,10 +69,10 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     if short_id.is_empty() || !short_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(missing());
     }
-    let place = (visit.asking.asker.project.id, Stored::Insight);
+    let project = visit.asking.asker.project.id;
     // Those with the id, and others in whose queries it stands.
     let like = format!("%\"short_id\":\"{short_id}\"%");
-    let mut batches = app.node.metadata.document_batches(place, like);
+    let mut batches = app.node.metadata.document_batches(project, Stored::Insight, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
         let wanted = short_id.to_owned();
         let look = move || -> Result<Option<Document>, Problem> {
