@@ -283,8 +283,8 @@ fn files(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
                 let write = async {
-                    let place = (None, "bench.parquet");
-                    let mut file = FileWriter::new(&store, &spec, &layout, effort, place)?;
+                    let name = "bench.parquet";
+                    let mut file = FileWriter::new(&store, &spec, &layout, effort, None, name)?;
                     match effort {
                         Effort::Flush => file.write_group(places.len(), column).await?,
                         Effort::Merge => write_rows(&mut file, &sorted).await?,

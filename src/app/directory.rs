@@ -63,7 +63,8 @@ pub enum MetadataPolicy {
 /// It cannot be opened; the message is for the operator.
 pub fn metadata_of<'a>(
     data_dir: &'a Path,
-    (settings, access): (&'a MetadataConfig, MetadataAccess),
+    settings: &'a MetadataConfig,
+    access: MetadataAccess,
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<Metadata, OpenError>> {
     Box::pin(async move {
@@ -90,7 +91,8 @@ pub fn metadata_of<'a>(
 /// renamed.
 pub fn move_metadata<'a>(
     data_dir: &'a Path,
-    (settings, url): (&'a MetadataConfig, &'a MetadataUrl),
+    settings: &'a MetadataConfig,
+    url: &'a MetadataUrl,
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<(u64, PathBuf), OpenError>> {
     Box::pin(async move {
@@ -131,7 +133,7 @@ impl MetadataStart {
         if let Some(url) = &settings.metadata_url {
             let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
             let is_unused = metadata.snapshot().projects().len() == 0;
-            return match check_beside(&path, url, (has_events, is_unused), policy) {
+            return match self.check_beside(&path, url, is_unused) {
                 Ok(()) => {
                     if access == MetadataAccess::Write {
                         warn_of(&path, url);
@@ -175,6 +177,34 @@ impl MetadataStart {
             (opened, _) => opened,
         }
     }
+
+    /// Whether a PostgreSQL database without a project is one to start with: not beside metadata in a file, which
+    /// are to be moved, nor beside events, whose projects it would have to have.
+    fn check_beside(
+        self,
+        path: &Path,
+        url: &MetadataUrl,
+        is_unused: bool,
+    ) -> Result<(), OpenError> {
+        let problem = match (is_unused, self.policy) {
+            (true, MetadataPolicy::Require) if !is_empty(path)? => format!(
+                "has metadata, and {url} has none. Move them there with weir migrate --metadata-url, or move \
+                 the file away"
+            ),
+            (true, MetadataPolicy::Require) if self.has_events => format!(
+                "is not there, and {url} has no project, but the directory has events. Correct --metadata-url \
+                 (WEIR_METADATA_URL), restore the database from a backup, or start with --recreate-metadata: \
+                 a new store gets new keys and a project with id 1"
+            ),
+            (false, MetadataPolicy::Recreate) if self.has_events => {
+                format!(
+                    "is not used, and {url} can be read, so it is not recreated: start without --recreate-metadata"
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(OpenError::Incomplete { path: path.to_path_buf(), problem })
+    }
 }
 
 /// Tells the operator what is wrong with how PostgreSQL is used, though it works.
@@ -193,34 +223,6 @@ fn warn_of(path: &Path, url: &MetadataUrl) {
             path.display()
         );
     }
-}
-
-/// Whether a PostgreSQL database without a project is one to start with: not beside metadata in a file, which
-/// are to be moved, nor beside events, whose projects it would have to have.
-fn check_beside(
-    path: &Path,
-    url: &MetadataUrl,
-    (has_events, is_unused): (bool, bool),
-    policy: MetadataPolicy,
-) -> Result<(), OpenError> {
-    let problem = match (is_unused, policy) {
-        (true, MetadataPolicy::Require) if !is_empty(path)? => format!(
-            "has metadata, and {url} has none. Move them there with weir migrate --metadata-url, or move \
-             the file away"
-        ),
-        (true, MetadataPolicy::Require) if has_events => format!(
-            "is not there, and {url} has no project, but the directory has events. Correct --metadata-url \
-             (WEIR_METADATA_URL), restore the database from a backup, or start with --recreate-metadata: \
-             a new store gets new keys and a project with id 1"
-        ),
-        (false, MetadataPolicy::Recreate) if has_events => {
-            format!(
-                "is not used, and {url} can be read, so it is not recreated: start without --recreate-metadata"
-            )
-        }
-        _ => return Ok(()),
-    };
-    Err(OpenError::Incomplete { path: path.to_path_buf(), problem })
 }
 
 /// Whether the last transactions of the store `path` are lost, because its `-wal` file was removed. SQLite

@@ -55,18 +55,18 @@ fn images_in(tables: &Tables) -> Option<Images> {
 }
 
 /// Keeps the files of the newest image on the disk of a standby, until it is dropped.
-pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)) {
+pub async fn prefetch(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) {
     let Some(url) = &config.storage.bucket.storage_url else {
         return std::future::pending().await;
     };
     let cache = config.storage.data_dir.join(IMAGE_CACHE);
-    let tables = in_bucket(config, url, TablesAccess::Read, (clock, metrics)).await;
+    let tables = in_bucket(config, url, TablesAccess::Read, clock, metrics).await;
     // Settings with which there is no bucket are told when the server takes over.
     let Some(images) = tables.ok().as_ref().and_then(images_in) else {
         return std::future::pending().await;
     };
     let attempt = async || images.prefetch(&cache).await;
-    follow(attempt, PREFETCH_INTERVAL, (clock, metrics)).await;
+    follow(attempt, PREFETCH_INTERVAL, clock, metrics).await;
 }
 
 /// Attempts to have the newest image, with pauses, and tells how far behind this standby is: also during an attempt that
@@ -74,7 +74,8 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
 async fn follow(
     attempt: impl AsyncFn() -> Result<Prefetched, ImagesError>,
     pause: Duration,
-    (clock, metrics): (&Clock, &Metrics),
+    clock: &Clock,
+    metrics: &Metrics,
 ) {
     let gauge = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let tell = |seen_at, put_at: Option<UnixMicros>| {
@@ -154,7 +155,7 @@ pub async fn restore_identities(
         if name.sequence <= local {
             break;
         }
-        match restore(images, &name, data_dir, (limits, cache)).await {
+        match restore(images, &name, data_dir, limits, cache).await {
             Ok(()) => {
                 replace(data_dir).map_err(OpenError::io(data_dir))?;
                 tracing::info!(image = %name, local, "persons are those of an image");
@@ -216,7 +217,8 @@ async fn restore(
     images: &Images,
     name: &ImageName,
     data_dir: &Path,
-    (limits, cache): (Limits, Option<&Path>),
+    limits: Limits,
+    cache: Option<&Path>,
 ) -> Result<(), Refused> {
     let directory = data_dir.join(RESTORING);
     let local = |source| ImagesError::Local { path: directory.clone(), source };

@@ -88,7 +88,8 @@ pub(super) enum Taking {
 /// PostgreSQL cannot be used.
 pub(super) async fn take(
     config: &Config,
-    (metadata, bucket): (&MetadataUrl, &BucketUrl),
+    metadata: &MetadataUrl,
+    bucket: &BucketUrl,
     clock: &Clock,
 ) -> Result<Taking, OpenError> {
     let settings = &config.metadata;

@@ -91,9 +91,11 @@ pub(super) async fn note_lost_rows(
 /// damage in records that it reads; [`note_lost_rows`] reports records that are missing before the log.
 pub(super) async fn open_log(
     process: &Process,
-    (tables, access): (&Tables, TablesAccess),
+    tables: &Tables,
+    access: TablesAccess,
     disk: &Arc<dyn Disk>,
-    (store, identities): (&Store, &Identities),
+    store: &Store,
+    identities: &Identities,
 ) -> Result<OpenLog, OpenError> {
     let Process { config, metrics, .. } = process;
     let durable = store.flushed_through();
@@ -103,10 +105,10 @@ pub(super) async fn open_log(
     let Some(objects) = bucket_of_log(config, tables, access).await? else {
         return open_on_disk(config, disk, elsewhere, metrics);
     };
-    let ends = (elsewhere, durable.min(applied));
+    let had_by_all = durable.min(applied);
     if access != TablesAccess::Write {
-        let reading = (pauses(process), process.runtimes.main.clone());
-        let log = ObjectLog::read(objects, ends, reading).await?;
+        let (pauses, runtime) = (pauses(process), process.runtimes.main.clone());
+        let log = ObjectLog::read(objects, elsewhere, had_by_all, pauses, runtime).await?;
         let has_records = log.last_appended() > Sequence(0);
         return Ok(OpenLog { writer: Box::new(log), has_records, segments: None, rivals: None });
     }
@@ -120,7 +122,7 @@ pub(super) async fn open_log(
         writer,
         claim: operation.encode().into(),
         elsewhere,
-        had_by_all: ends.1,
+        had_by_all,
         pauses: pauses(process),
         doubt: Arc::new(move |in_doubt| {
             told.log_in_doubt.set(i64::from(in_doubt));

@@ -100,7 +100,7 @@ pub fn to_bucket<'a>(
             return Err(MoveError::Refused(text));
         }
         let metrics = Arc::new(Metrics::new());
-        let to = tables::in_bucket(config, url, TablesAccess::Write, (clock, &metrics)).await?;
+        let to = tables::in_bucket(config, url, TablesAccess::Write, clock, &metrics).await?;
         if let Some(shard) = to.shard()
             && object_log::exists(&*shard).await.map_err(OpenError::from)?
         {
@@ -132,10 +132,10 @@ pub fn to_directory<'a>(
             return Err(MoveError::Refused(text));
         }
         let metrics = Arc::new(Metrics::new());
-        let from = tables::in_bucket(config, url, TablesAccess::Read, (clock, &metrics)).await?;
+        let from = tables::in_bucket(config, url, TablesAccess::Read, clock, &metrics).await?;
         let to = tables::in_directory(data_dir)?;
-        let leaving = Leaving::begin(config, (url, &from), clock).await?;
-        let moved = leave((&from, &to), (data_dir, leaving.as_ref()), clock).await;
+        let leaving = Leaving::begin(config, url, &from, clock).await?;
+        let moved = leave(&from, &to, data_dir, leaving.as_ref(), clock).await;
         if let Some(leaving) = leaving {
             leaving.end().await;
         }
@@ -144,8 +144,10 @@ pub fn to_directory<'a>(
 }
 
 async fn leave(
-    (from, to): (&Tables, &Tables),
-    (data_dir, leaving): (&Path, Option<&Leaving>),
+    from: &Tables,
+    to: &Tables,
+    data_dir: &Path,
+    leaving: Option<&Leaving>,
     clock: &Clock,
 ) -> Result<Copied, MoveError> {
     let copied = copy(from, to, clock).await?;

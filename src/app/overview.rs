@@ -106,10 +106,11 @@ impl Overview {
     pub async fn of_copy(
         copy: &WorkingCopy,
         flushed: Option<Sequence>,
-        (settings, clock): (&MetadataConfig, Clock),
+        settings: &MetadataConfig,
+        clock: Clock,
     ) -> Result<Self, OpenError> {
         let has_lost_changes = has_lost_wal(&copy.path().join("metadata.db"));
-        let metadata = metadata_of(copy.path(), (settings, MetadataAccess::Read), clock).await?;
+        let metadata = metadata_of(copy.path(), settings, MetadataAccess::Read, clock).await?;
         let identities =
             Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;
         let settings =

@@ -82,7 +82,7 @@ impl Stores {
     /// Opens the events table, the identity store and the log.
     pub(super) async fn open(process: &Process, access: TablesAccess) -> Result<Self, OpenError> {
         let Process { config, clock, metrics, .. } = process;
-        let tables = tables::open(config, access, (clock, metrics)).await?;
+        let tables = tables::open(config, access, clock, metrics).await?;
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let store = tables::events_store(config, &tables, clock).await?;
         let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
@@ -97,12 +97,13 @@ impl Stores {
         let images = match images {
             Some(images) => {
                 let interval = config.storage.bucket.identity_image_interval;
-                let now = (identities.applied_sequence(), clock.monotonic());
-                Some(Arc::new(IdentityImages::open(images, data_dir, interval, now).await?))
+                let (applied, now) = (identities.applied_sequence(), clock.monotonic());
+                let opening = IdentityImages::open(images, data_dir, interval, applied, now);
+                Some(Arc::new(opening.await?))
             }
             None => None,
         };
-        let log = open_log(process, (&tables, access), &disk, (&store, &identities)).await?;
+        let log = open_log(process, &tables, access, &disk, &store, &identities).await?;
         note_lost_persons(&identities, &*log.writer.files(), metrics)?;
         Ok(Self { tables, disk, store, identities, images, log })
     }
@@ -129,7 +130,7 @@ impl Shard {
         note_lost_rows(&store, &*log.writer.files(), metrics).await?;
         // Before the first change of persons.
         let persons = match role {
-            Role::Serve => Some(Arc::new(person_table(&node, &tables, (&store, &identities))?)),
+            Role::Serve => Some(Arc::new(person_table(&node, &tables, &store, &identities)?)),
             Role::Copy => None,
         };
         let engines = Engines {
@@ -264,7 +265,8 @@ impl Shard {
 fn person_table(
     node: &Node,
     tables: &Tables,
-    (store, identities): (&Store, &Identities),
+    store: &Store,
+    identities: &Identities,
 ) -> Result<PersonTable, IdentityError> {
     let (metadata, settings) = (node.metadata.clone(), &node.config.storage);
     let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();

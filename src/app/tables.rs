@@ -71,7 +71,8 @@ pub enum TablesAccess {
 pub fn open<'a>(
     config: &'a Config,
     access: TablesAccess,
-    (clock, metrics): (&'a Clock, &'a Arc<Metrics>),
+    clock: &'a Clock,
+    metrics: &'a Arc<Metrics>,
 ) -> LocalBoxFuture<'a, Result<Tables, OpenError>> {
     Box::pin(async move {
         let (storage, disk) = (&config.storage, Arc::new(OsDisk));
@@ -79,7 +80,7 @@ pub fn open<'a>(
         let Some(url) = place(storage, access)? else {
             return in_directory(data_dir);
         };
-        let tables = in_bucket(config, &url, access, (clock, metrics)).await?;
+        let tables = in_bucket(config, &url, access, clock, metrics).await?;
         match access {
             TablesAccess::Read => Ok(tables),
             TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
@@ -99,13 +100,14 @@ pub(super) async fn in_bucket(
     config: &Config,
     url: &BucketUrl,
     access: TablesAccess,
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
 ) -> Result<Tables, OpenError> {
     let settings = &config.storage.bucket;
     let endpoint = settings.storage_endpoint.as_deref();
     let named = endpoint.map_or(url.to_string(), |endpoint| format!("{url} at {endpoint}"));
     let failed = |source: BucketError| OpenError::Bucket { url: named.clone(), source };
-    let objects = remote::open(url, settings, &AwsVariables::of_process(), (clock, metrics));
+    let objects = remote::open(url, settings, &AwsVariables::of_process(), clock, metrics);
     let objects = objects.map_err(|error| failed(error.into()))?;
     let tables = Tables::in_bucket(objects, url.clone());
     if access == TablesAccess::Write

@@ -60,6 +60,19 @@ pub enum Line {
 /// Callback that receives the lines.
 type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 
+/// A directory to verify.
+#[derive(Debug)]
+pub struct Directory<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// Its tables.
+    pub tables: &'a Tables,
+    /// Which process uses it.
+    pub directory_use: Use,
+    /// Where its metadata are.
+    pub metadata: &'a MetadataConfig,
+}
+
 /// Verifies the directory and passes each line of the report to `say`. With [`Use::Idle`] it opens the
 /// engines, which write to the directory.
 ///
@@ -67,14 +80,15 @@ type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 ///
 /// A file cannot be read for another reason than damage, or `say` fails.
 pub fn verify(
-    (data_dir, tables): (&Path, &Tables),
-    directory_use: Use,
-    (runtime, clock, settings): (&Handle, &Clock, &MetadataConfig),
+    directory: &Directory<'_>,
+    runtime: &Handle,
+    clock: &Clock,
     say: &mut Say<'_>,
 ) -> Result<(), OpenError> {
-    let elsewhere = settings.metadata_url.as_ref();
+    let Directory { path: data_dir, tables, directory_use, metadata } = *directory;
+    let elsewhere = metadata.metadata_url.as_ref();
     let mut findings = Findings { data_dir, elsewhere, tables, say };
-    findings.all(directory_use, (runtime, clock)).map_err(OpenError::io(data_dir))
+    findings.all(directory_use, runtime, clock).map_err(OpenError::io(data_dir))
 }
 
 struct Findings<'a, 's> {
@@ -103,18 +117,19 @@ impl Findings<'_, '_> {
         (self.say)(if is_newer { Line::Newer(text) } else { Line::Finding(text) })
     }
 
-    fn all(&mut self, directory_use: Use, with: (&Handle, &Clock)) -> io::Result<()> {
-        let flushed = self.tables(directory_use, with)?;
+    fn all(&mut self, directory_use: Use, runtime: &Handle, clock: &Clock) -> io::Result<()> {
+        let flushed = self.tables(directory_use, runtime, clock)?;
         let applied = self.identity(directory_use, flushed)?;
         self.log(directory_use, flushed, applied)?;
-        self.metadata(with.0)
+        self.metadata(runtime)
     }
 
     /// Checks both tables. Returns the last log record that is in files; `None` if that is unknown.
     fn tables(
         &mut self,
         directory_use: Use,
-        (runtime, clock): (&Handle, &Clock),
+        runtime: &Handle,
+        clock: &Clock,
     ) -> io::Result<Option<Sequence>> {
         let mut in_files = None;
         for spec in [events_spec, persons_spec] {

@@ -61,7 +61,7 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let parts = Parts::look((&data_dir, tables), &args.metadata, &runtime, &clock)?;
+    let parts = Parts::look(&data_dir, tables, &args.metadata, &runtime, &clock)?;
     parts.write(&mut out)?;
     match parts.failures() {
         0 => Ok(()),

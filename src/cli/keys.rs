@@ -63,7 +63,7 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     runtime.block_on(async {
         let metadata =
-            metadata_of(&args.data_dir, (&args.metadata, MetadataAccess::Write), clock).await?;
+            metadata_of(&args.data_dir, &args.metadata, MetadataAccess::Write, clock).await?;
         match args.action {
             Action::List => {
                 writeln!(out, "ID\tKEY\tLABEL\tSCOPES\tUSER")?;

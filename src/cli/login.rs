@@ -45,7 +45,7 @@ pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let link = runtime.block_on(async {
         let metadata =
-            metadata_of(&args.data_dir, (&args.metadata, MetadataAccess::Write), clock).await?;
+            metadata_of(&args.data_dir, &args.metadata, MetadataAccess::Write, clock).await?;
         let snapshot = metadata.snapshot();
         let wanted = |email: &str| args.email.as_deref().is_none_or(|wanted| wanted == email);
         let mut users = snapshot.users().filter(|user| !user.is_removed && wanted(&user.email));

@@ -30,7 +30,7 @@ pub fn run(args: MigrateArgs, clock: Clock) -> anyhow::Result<()> {
     let url = args.metadata.metadata_url.as_ref().context("--metadata-url is missing")?;
     let lock = idle::lock(&args.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let moving = move_metadata(&args.data_dir, (&args.metadata, url), clock);
+    let moving = move_metadata(&args.data_dir, &args.metadata, url, clock);
     let (rows, aside) = runtime.block_on(moving)?;
     writeln!(
         std::io::stdout(),

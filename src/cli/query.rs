@@ -96,9 +96,8 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
                     runtime.block_on(ends.unless(response))?
                 }
                 Source::Copy(copy) => {
-                    let answer = settings.and_then(|settings| {
-                        read(&args, (&copy, settings), (&runtime, ends), clock)
-                    });
+                    let answer = settings
+                        .and_then(|settings| read(&args, &copy, settings, &runtime, ends, clock));
                     // The message names paths of the directory, because the copy is removed.
                     answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?
                 }
@@ -114,8 +113,10 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
 /// removed.
 fn read(
     args: &QueryArgs,
-    (copy, settings): (&WorkingCopy, Config),
-    (runtime, ends): (&Runtime, Ends),
+    copy: &WorkingCopy,
+    settings: Config,
+    runtime: &Runtime,
+    ends: Ends,
     clock: Clock,
 ) -> anyhow::Result<Bytes> {
     // Damage in the directory is logged to standard error.

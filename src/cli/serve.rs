@@ -104,7 +104,8 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
         true => MetadataPolicy::Recreate,
         false => MetadataPolicy::Require,
     };
-    let served = main.block_on(serve(keys, (config, policy), runtimes, (lock, listener), clock));
+    let start = Start { keys, config, policy, lock, listener };
+    let served = main.block_on(serve(start, runtimes, clock));
     let Served { app, back, lock, lease } = match served {
         Ok(Some(served)) => served,
         Ok(None) => {
@@ -193,6 +194,17 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
+/// What a server starts with.
+struct Start {
+    keys: FirstStart,
+    config: Config,
+    policy: MetadataPolicy,
+    /// The data directory, which is this process's now.
+    lock: DirectoryLock,
+    /// The socket, bound.
+    listener: TcpListener,
+}
+
 /// What is left when the last request is answered.
 struct Served {
     /// To be closed.
@@ -207,19 +219,14 @@ struct Served {
 
 /// Opens the engines, serves and drains. Where servers take turns, it first stands by until it is the one to serve;
 /// `None` if it was stopped before that.
-async fn serve(
-    keys: FirstStart,
-    (config, policy): (Config, MetadataPolicy),
-    runtimes: Runtimes,
-    (mut lock, listener): (DirectoryLock, TcpListener),
-    clock: Clock,
-) -> anyhow::Result<Option<Served>> {
+async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result<Option<Served>> {
+    let Start { keys, config, policy, mut lock, mut listener } = start;
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
-    let (mut listener, mut lease) = (listener, None);
+    let mut lease = None;
     if config.storage.bucket.storage_log == LogPlace::Bucket {
         let (own, other) = twice(listener)?;
         listener = own;
@@ -259,7 +266,7 @@ async fn serve(
     let link = link
         .map(|link| format!("{}&next=/project/{project}/onboarding", login::address(&page, &link)));
     // The parent process may have closed the pipe after the first line.
-    if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {
+    if let Err(error) = greet(&url, link.as_deref(), &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
     if let (Some(lease), Some(rivals)) = (&lease, app.shard.rivals()) {
@@ -354,7 +361,7 @@ impl Standing<'_> {
         let held = tokio::select! {
             held = waiting => held,
             () = stop_signal()? => Ok(None),
-            () = images::prefetch(self.config, (clock, self.metrics)) => Ok(None),
+            () = images::prefetch(self.config, clock, self.metrics) => Ok(None),
         };
         let Metrics { standing_by, standby_lag, standby_image_age, .. } = &**self.metrics;
         for gauge in [standing_by, standby_lag, standby_image_age] {
@@ -418,11 +425,7 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
 
 /// Prints the URL and the API keys for the operator: at the first start both keys and commands to try, later
 /// only the project key, which is no secret.
-fn greet(
-    (url, link): (&str, Option<&str>),
-    started: &Started,
-    data_dir: &Path,
-) -> std::io::Result<()> {
+fn greet(url: &str, link: Option<&str>, started: &Started, data_dir: &Path) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let (project, token) = (started.project.id, &started.project.token);
     writeln!(out, "weir listens on {url}\n")?;

@@ -87,7 +87,9 @@ impl CachedStore {
     /// Reads ranges of a data file of this size, out of the cache where it has them.
     async fn read(
         &self,
-        (location, file, size): (&Path, FileKey, u64),
+        location: &Path,
+        file: FileKey,
+        size: u64,
         ranges: &[Range<u64>],
     ) -> Result<Vec<Bytes>> {
         let (cache, wanted) = (self.cache.clone(), ranges.to_vec());
@@ -105,7 +107,7 @@ impl CachedStore {
         });
         let found = found.await?;
         let missing = found.iter().flat_map(Found::missing).collect();
-        let fetched = self.fetch((location, file, size), &missing).await?;
+        let fetched = self.fetch(location, file, size, &missing).await?;
         let whole = |found| match found {
             Found::Whole(bytes) => Ok(bytes),
             Found::InPieces(pieces) => joined(pieces.into_iter().map(|piece| {
@@ -119,7 +121,9 @@ impl CachedStore {
     /// Reads whole blocks from the bucket and stores them.
     async fn fetch(
         &self,
-        (location, file, size): (&Path, FileKey, u64),
+        location: &Path,
+        file: FileKey,
+        size: u64,
         missing: &BTreeSet<u64>,
     ) -> Result<BTreeMap<u64, Bytes>> {
         if missing.is_empty() {
@@ -332,7 +336,7 @@ impl ObjectStore for CachedStore {
             store: "cache",
             source: Box::new(source),
         })?;
-        let read = self.read((location, file, size), std::slice::from_ref(&range)).await?;
+        let read = self.read(location, file, size, std::slice::from_ref(&range)).await?;
         let bytes = stream::iter(read.into_iter().map(Ok)).boxed();
         // The time is not known, and nobody asks for that of a range of a data file.
         let meta = ObjectMeta {
@@ -354,7 +358,7 @@ impl ObjectStore for CachedStore {
         if ranges.iter().any(|range| range.end > size) {
             return Err(short(location));
         }
-        self.read((location, file, size), ranges).await
+        self.read(location, file, size, ranges).await
     }
 
     fn delete_stream(

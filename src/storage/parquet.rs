@@ -180,7 +180,8 @@ impl FileWriter {
         spec: &TableSpec,
         layout: &Layout,
         effort: Effort,
-        (partition, name): (Option<String>, &str),
+        partition: Option<String>,
+        name: &str,
     ) -> Result<Self, ParquetError> {
         let path = spec.file_path(partition.as_deref(), name);
         let object =
@@ -395,7 +396,8 @@ pub async fn read_columns_if(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
     names: &[&str],
-    (column, texts): (&str, &[&str]),
+    column: &str,
+    texts: &[&str],
 ) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
     let mut builder = open(store, file).await?;
     let mut found = builder.parquet_schema().columns().iter();

@@ -98,17 +98,19 @@ pub fn open(
     url: &BucketUrl,
     settings: &BucketConfig,
     variables: &AwsVariables,
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
 ) -> std::result::Result<Arc<dyn ObjectStore>, RemoteError> {
     let inner = Arc::new(builder(url, settings, variables, clock)?.build()?);
-    Ok(measured(inner, url.to_string(), (clock, metrics)))
+    Ok(measured(inner, url.to_string(), clock, metrics))
 }
 
 /// `inner` with its requests counted and timed, and its failures named.
 pub fn measured(
     inner: Arc<dyn ObjectStore>,
     bucket: String,
-    (clock, metrics): (&Clock, &Arc<Metrics>),
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
 ) -> Arc<dyn ObjectStore> {
     let (clock, metrics) = (clock.clone(), Arc::clone(metrics));
     Arc::new(BucketStore {

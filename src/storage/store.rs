@@ -449,7 +449,8 @@ impl Store {
                 shared.table.spec(),
                 &shared.layout,
                 Effort::Flush,
-                (Some(partition), &name),
+                Some(partition),
+                &name,
             )?
             .with_exact(exact);
             for places in places.chunks(GROUP_MAX_ROWS) {

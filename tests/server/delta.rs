@@ -55,8 +55,8 @@ async fn write(table: &DeltaTable, name: &str, ids: &[i64]) -> DataFile {
         wide: none(),
     };
     let store: Arc<dyn ObjectStore> = table.store();
-    let place = (Some("2026-11".to_owned()), name);
-    let mut writer = FileWriter::new(&store, &spec(), &layout, Effort::Flush, place).unwrap();
+    let (effort, month) = (Effort::Flush, Some("2026-11".to_owned()));
+    let mut writer = FileWriter::new(&store, &spec(), &layout, effort, month, name).unwrap();
     let times = ids.iter().map(|id| 1_795_248_000_000_000 + id);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from(ids.to_vec())),

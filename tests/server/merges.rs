@@ -41,8 +41,8 @@ async fn the_memory_of_a_merge_is_enough_for_many_flushes() {
     let (spec, layout) = (events_spec(), events_layout());
     let schema = Arc::clone(&spec.schema);
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-    let place = (None, "flush.parquet");
-    let mut writer = FileWriter::new(&store, &spec, &layout, Effort::Flush, place).unwrap();
+    let name = "flush.parquet";
+    let mut writer = FileWriter::new(&store, &spec, &layout, Effort::Flush, None, name).unwrap();
     let mut stream = synth::Stream::new(1, synth::Settings::new("phc_a", NOW));
     let project = |_: &str| {
         Some(ProjectFacts {
@@ -71,7 +71,7 @@ async fn the_memory_of_a_merge_is_enough_for_many_flushes() {
         writer.write(&rows.to_batch(&schema, &all).unwrap()).await.unwrap();
     }
     let file = Arc::new(writer.finish().await.unwrap());
-    let cost = PagedFile::open(store, file, (&schema, &layout)).unwrap().cost();
+    let cost = PagedFile::open(store, file, &schema, &layout).unwrap().cost();
     let memory_bytes = Defaults::parse_from(["weir"]).storage.compaction_memory_max_bytes;
     let mut reading = Reading::new(Memory::of(memory_bytes.as_u64()));
     let files = (0..100).take_while(|_| reading.takes(cost)).count();

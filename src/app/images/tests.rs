@@ -267,7 +267,7 @@ async fn an_attempt_that_takes_long_is_told() {
             }
         };
         tokio::select! {
-            () = follow(attempt, tick, (&clock, &metrics)) => panic!("it goes on"),
+            () = follow(attempt, tick, &clock, &metrics) => panic!("it goes on"),
             told = tokio::time::timeout(Duration::from_secs(30), watching) => {
                 told.expect("it says that it lags");
             }

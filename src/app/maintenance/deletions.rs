@@ -122,7 +122,7 @@ impl Files {
         let ids: Vec<&str> = deletions.distinct_ids(position).collect();
         let (objects, names) = (self.store.table().store(), [project, distinct_id, received_at]);
         let unreadable = Unreadable::because(file);
-        let read = parquet::read_columns_if(objects, file, &names, (distinct_id, &ids)).await;
+        let read = parquet::read_columns_if(objects, file, &names, distinct_id, &ids).await;
         let mut batches = read.map_err(&unreadable)?;
         while let Some(batch) = batches.try_next().await.map_err(&unreadable)? {
             let column = |name: &str| batch.column_by_name(name);

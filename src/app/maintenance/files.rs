@@ -200,8 +200,8 @@ impl Files {
                 let copied = scratch.copy(&*table.store(), file).await;
                 copied.map_err(|error| failed_copy(file, error))?;
             }
-            let shape = (&table.spec().schema, self.store.layout());
-            let file = PagedFile::open(Arc::clone(&objects), Arc::clone(file), shape);
+            let (schema, layout) = (&table.spec().schema, self.store.layout());
+            let file = PagedFile::open(Arc::clone(&objects), Arc::clone(file), schema, layout);
             let file = file.map_err(unreadable)?;
             if !reading.takes(file.cost()) {
                 break;
@@ -226,7 +226,8 @@ impl Files {
             table.spec(),
             self.store.layout(),
             Effort::Merge,
-            (partition, &name),
+            partition,
+            &name,
         )?;
         let exact = files.iter().map(|file| file.exact).collect();
         Ok(writer.with_group_bytes(memory.group_bytes).with_exact(exact))

@@ -90,7 +90,8 @@ impl IdentityImages {
         images: Images,
         data_dir: &Path,
         interval: Duration,
-        (applied, now): (u64, Duration),
+        applied: u64,
+        now: Duration,
     ) -> Result<Self, ImagesError> {
         let whole = images.list_whole(usize::MAX).await?;
         let usable = whole.into_iter().map(|name| name.sequence).filter(|made| *made <= applied);
@@ -147,7 +148,7 @@ impl IdentityImages {
         let _making = self.making.lock();
         let Maker { identities, runtime, clock, metrics, log_bytes } = maker;
         let now = clock.monotonic();
-        let made = runtime.block_on(self.make(identities, (*log_bytes, now), ended));
+        let made = runtime.block_on(self.make(identities, *log_bytes, now, ended));
         // After a failure, too: it holds files that the database has replaced.
         let cleared = self.clear();
         let made = made.and_then(|made| Ok(cleared.map(|()| made)?));
@@ -191,7 +192,8 @@ impl IdentityImages {
     async fn make(
         &self,
         identities: &Identities,
-        (log_bytes, now): (u64, Duration),
+        log_bytes: u64,
+        now: Duration,
         ended: impl Future<Output = ()>,
     ) -> Result<Option<(Put, bool)>, MakeError> {
         self.clear()?;

@@ -50,7 +50,8 @@ impl Leaving {
     /// beginning. `None` if there is no log in the bucket.
     pub(super) async fn begin(
         config: &Config,
-        (url, tables): (&BucketUrl, &Tables),
+        url: &BucketUrl,
+        tables: &Tables,
         clock: &Clock,
     ) -> Result<Option<Self>, MoveError> {
         let Some(shard) = tables.shard() else { return Ok(None) };
@@ -65,7 +66,7 @@ impl Leaving {
             ));
         };
         let data_dir = config.storage.data_dir.as_path();
-        let lease = match lease::take(config, (metadata, url), clock).await? {
+        let lease = match lease::take(config, metadata, url, clock).await? {
             Taking::Taken(lease) => lease,
             Taking::Served => {
                 return refused(format!(
@@ -119,7 +120,7 @@ impl Leaving {
         };
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let applied = Sequence(images::applied_in(data_dir, limits)?);
-        let end = self.last((durable, applied)).await?;
+        let end = self.last(durable, applied).await?;
         if durable < end {
             return refused(format!(
                 "records {} to {end} of the log in {url} are in no file yet: start the server on {dir} {FIRST}",
@@ -136,12 +137,13 @@ impl Leaving {
     }
 
     /// The last record of the log, of which files and persons have these.
-    async fn last(&self, (durable, applied): (Sequence, Sequence)) -> Result<Sequence, MoveError> {
+    async fn last(&self, durable: Sequence, applied: Sequence) -> Result<Sequence, MoveError> {
         let elsewhere = Elsewhere { durable, seen: durable.max(applied) };
-        let ends = (elsewhere, durable.min(applied));
+        let had_by_all = durable.min(applied);
         // A request that fails ends the command; the store's client has repeated it.
         let once = Pauses::new(|_| Box::pin(async { false }));
-        let log = ObjectLog::read(Arc::clone(&self.shard), ends, (once, Handle::current())).await;
+        let (shard, runtime) = (Arc::clone(&self.shard), Handle::current());
+        let log = ObjectLog::read(shard, elsewhere, had_by_all, once, runtime).await;
         Ok(log.map_err(OpenError::from)?.last_appended())
     }
 
@@ -170,7 +172,7 @@ impl Leaving {
         tables::mark_moved(&*self.shard, data_dir).await?;
         // Whoever takes the lease from here on finds the mark.
         let is_held = self.lease.renew().await.map_err(OpenError::from)?;
-        Ok(is_held && self.last((self.end, self.end)).await? == self.end)
+        Ok(is_held && self.last(self.end, self.end).await? == self.end)
     }
 
     /// Gives the lease back.

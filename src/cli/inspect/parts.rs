@@ -56,7 +56,8 @@ impl Parts {
     ///
     /// The directory is no data directory.
     pub(super) fn look(
-        (data_dir, tables): (&Path, anyhow::Result<Tables>),
+        data_dir: &Path,
+        tables: anyhow::Result<Tables>,
         metadata: &MetadataConfig,
         runtime: &Runtime,
         clock: &Clock,
@@ -90,7 +91,7 @@ impl Parts {
                     Ok(None) => Some(Sequence(0)),
                     Err(_) => None,
                 };
-                let overview = Overview::of_copy(&copy, flushed, (metadata, clock.clone()));
+                let overview = Overview::of_copy(&copy, flushed, metadata, clock.clone());
                 let overview = runtime.block_on(overview);
                 overview.map_err(|error| anyhow!(copy.named(&explain(&error.into()))))
             }

@@ -17,7 +17,7 @@ use weir_storage::tables::Tables;
 pub(super) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
     let mut config = environment::settings()?;
     config.storage.data_dir = data_dir.to_path_buf();
-    Ok(tables::open(&config, TablesAccess::Read, (clock, &Arc::new(Metrics::new()))).await?)
+    Ok(tables::open(&config, TablesAccess::Read, clock, &Arc::new(Metrics::new())).await?)
 }
 
 /// A table, if there is one.

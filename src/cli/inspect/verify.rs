@@ -10,7 +10,7 @@ use crate::cli::failure::explain;
 use crate::cli::inspect::tables::tables_of;
 use crate::cli::runtime::small_runtime;
 use weir_app::copy::{CopyError, Source};
-use weir_app::verify::{Line, Use, verify};
+use weir_app::verify::{Directory, Line, Use, verify};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 
@@ -43,8 +43,8 @@ pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> 
     let (mut findings, mut newer) = (0_u64, 0_u64);
     let tables = runtime.block_on(tables_of(root, clock));
     let tables = tables.map_err(|error| anyhow!(named(explain(&error))))?;
-    let with = (runtime.handle(), clock, metadata);
-    let verified = verify((root, &tables), directory_use, with, &mut |line| match line {
+    let directory = Directory { path: root, tables: &tables, directory_use, metadata };
+    let verified = verify(&directory, runtime.handle(), clock, &mut |line| match line {
         Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
         Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
         Line::Finding(text) => {

@@ -82,7 +82,7 @@ impl Engine {
             let detail = format!("there are {} files, of at most {FILES_MAX}", files.len());
             return Err(QueryError::Invalid(detail));
         }
-        let in_memory = snapshot.batches.iter().map(|rows| count(rows, project, (at, id))).sum();
+        let in_memory = snapshot.batches.iter().map(|rows| count(rows, project, at, id)).sum();
         let schema = events_schema();
         let names = [schema.field(column::PROJECT_ID).name(), schema.field(at).name()];
         let names = names.map(String::as_str);
@@ -90,7 +90,7 @@ impl Engine {
         let look = |file: &DataFile| {
             let (table, path, file) = (store.table().store(), file.path.clone(), file.clone());
             async move {
-                let found = rows_of(table, &file, (names, project, id)).await;
+                let found = rows_of(table, &file, names, project, id).await;
                 found.map(|count| (path, count))
             }
         };
@@ -113,10 +113,12 @@ fn unreadable(error: ParquetError) -> QueryError {
 async fn rows_of(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
-    ([project_name, id_name], project, id): ([&str; 2], ProjectId, &str),
+    names: [&str; 2],
+    project: ProjectId,
+    id: &str,
 ) -> Result<usize, ParquetError> {
-    let names = [project_name, id_name];
-    let mut batches = read_columns_if(store, file, &names, (id_name, &[id])).await?;
+    let [project_name, id_name] = names;
+    let mut batches = read_columns_if(store, file, &names, id_name, &[id]).await?;
     let mut count = 0_usize;
     while let Some(batch) = batches.try_next().await? {
         let projects = batch.column_by_name(project_name);
@@ -135,7 +137,7 @@ async fn rows_of(
 }
 
 /// The same of rows in memory.
-fn count(rows: &Rows, project: ProjectId, (at, id): (usize, &str)) -> usize {
+fn count(rows: &Rows, project: ProjectId, at: usize, id: &str) -> usize {
     let own = |at: usize| rows.columns.get(at).and_then(Option::as_ref);
     let projects =
         own(column::PROJECT_ID).and_then(|column| column.as_primitive_opt::<Int64Type>());

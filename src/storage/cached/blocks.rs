@@ -64,6 +64,14 @@ impl FileKey {
     }
 }
 
+/// A block of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BlockKey {
+    file: FileKey,
+    /// How many blocks of the file are before it.
+    number: u64,
+}
+
 /// How much the cache may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -93,9 +101,9 @@ struct Shared {
 /// What is on disk.
 #[derive(Debug, Default)]
 struct Index {
-    blocks: HashMap<(FileKey, u64), Block>,
+    blocks: HashMap<BlockKey, Block>,
     /// Blocks from the least recently used on, by the time of their last use.
-    by_use: BTreeMap<u64, (FileKey, u64)>,
+    by_use: BTreeMap<u64, BlockKey>,
     files: HashMap<FileKey, Known>,
     uses: u64,
     bytes: u64,
@@ -118,7 +126,7 @@ struct Known {
 }
 
 impl Index {
-    fn touch(&mut self, key: (FileKey, u64)) -> Option<Block> {
+    fn touch(&mut self, key: BlockKey) -> Option<Block> {
         self.uses += 1;
         let block = self.blocks.get_mut(&key)?;
         self.by_use.remove(&block.used);
@@ -127,31 +135,31 @@ impl Index {
         Some(*block)
     }
 
-    fn insert(&mut self, key: (FileKey, u64), bytes: u64, named_size: Option<u64>) {
+    fn insert(&mut self, key: BlockKey, bytes: u64, named_size: Option<u64>) {
         self.uses += 1;
         let block = Block { bytes, used: self.uses, named_size };
         self.blocks.insert(key, block);
         self.by_use.insert(self.uses, key);
         self.bytes += bytes;
-        let known = self.files.entry(key.0).or_default();
+        let known = self.files.entry(key.file).or_default();
         known.blocks += 1;
         known.size = known.size.or(named_size);
     }
 
-    fn remove(&mut self, key: (FileKey, u64)) -> Option<Block> {
+    fn remove(&mut self, key: BlockKey) -> Option<Block> {
         let block = self.blocks.remove(&key)?;
         self.by_use.remove(&block.used);
         self.bytes -= block.bytes;
-        if let Some(known) = self.files.get_mut(&key.0) {
+        if let Some(known) = self.files.get_mut(&key.file) {
             known.blocks -= 1;
             if known.blocks == 0 {
-                self.files.remove(&key.0);
+                self.files.remove(&key.file);
             }
         }
         Some(block)
     }
 
-    fn oldest(&self) -> Option<(FileKey, u64)> {
+    fn oldest(&self) -> Option<BlockKey> {
         self.by_use.first_key_value().map(|(_, key)| *key)
     }
 }
@@ -192,9 +200,10 @@ impl BlockCache {
         let mut index = Index::default();
         let mut twice = Vec::new();
         for (_, (file, number, size), bytes) in found {
-            match index.blocks.contains_key(&(file, number)) {
-                true => twice.push(((file, number), size)),
-                false => index.insert((file, number), bytes, size),
+            let key = BlockKey { file, number };
+            match index.blocks.contains_key(&key) {
+                true => twice.push((key, size)),
+                false => index.insert(key, bytes, size),
             }
         }
         let shared = Shared {
@@ -232,7 +241,7 @@ impl BlockCache {
     /// Reads a part of a block; `None` if it is not there, or damaged, which removes it.
     pub fn get(&self, file: FileKey, number: u64, within: &Range<u64>) -> Option<Bytes> {
         let mut bytes = Vec::with_capacity(whole_pieces(within).1);
-        let own = self.append((file, number), within, &mut bytes)?;
+        let own = self.append(BlockKey { file, number }, within, &mut bytes)?;
         Some(self.hit(bytes, own))
     }
 
@@ -241,7 +250,7 @@ impl BlockCache {
     pub fn get_range(&self, file: FileKey, range: &Range<u64>) -> Option<Bytes> {
         {
             let index = self.shared.index.lock();
-            let is_there = |number: u64| index.blocks.contains_key(&(file, number));
+            let is_there = |number: u64| index.blocks.contains_key(&BlockKey { file, number });
             if !blocks_of(range).all(is_there) {
                 return None;
             }
@@ -249,7 +258,7 @@ impl BlockCache {
         let (skipped, room) = whole_pieces(range);
         let mut bytes = Vec::with_capacity(room);
         for (number, within) in pieces_of(range) {
-            self.append((file, number), &within, &mut bytes)?;
+            self.append(BlockKey { file, number }, &within, &mut bytes)?;
         }
         let end =
             skipped.checked_add(usize::try_from(range.end.checked_sub(range.start)?).ok()?)?;
@@ -266,7 +275,7 @@ impl BlockCache {
     /// Appends the pieces of a block that a part of it touches to `bytes`. Returns where the part is there.
     fn append(
         &self,
-        key: (FileKey, u64),
+        key: BlockKey,
         within: &Range<u64>,
         bytes: &mut Vec<u8>,
     ) -> Option<Range<usize>> {
@@ -292,7 +301,7 @@ impl BlockCache {
 
     /// Stores a block of a file, whose `size` may not be known yet. A failure leaves it out.
     pub fn put(&self, file: FileKey, number: u64, size: Option<u64>, bytes: &[u8]) {
-        let key = (file, number);
+        let key = BlockKey { file, number };
         let Some(contents) = encoded(key, bytes) else { return };
         let length = u64::try_from(contents.len()).unwrap_or(u64::MAX);
         let is_known = self.shared.index.lock().blocks.contains_key(&key);
@@ -333,14 +342,14 @@ impl BlockCache {
             match all {
                 Some(all) => (0..all).collect(),
                 None => {
-                    let own = index.blocks.keys().filter(|(of, _)| *of == file);
-                    own.map(|(_, number)| *number).collect()
+                    let own = index.blocks.keys().filter(|key| key.file == file);
+                    own.map(|key| key.number).collect()
                 }
             }
         };
         let numbers = keys(&self.shared.index.lock());
         for number in numbers {
-            self.drop_block((file, number));
+            self.drop_block(BlockKey { file, number });
         }
     }
 
@@ -368,7 +377,7 @@ impl BlockCache {
     }
 
     /// Removes a block. Returns its bytes.
-    fn drop_block(&self, key: (FileKey, u64)) -> u64 {
+    fn drop_block(&self, key: BlockKey) -> u64 {
         let removed = {
             let mut index = self.shared.index.lock();
             let removed = index.remove(key);
@@ -386,7 +395,8 @@ impl BlockCache {
         self.shared.metrics.bucket_cache_bytes.set(bytes);
     }
 
-    fn path(&self, (file, number): (FileKey, u64), size: Option<u64>) -> PathBuf {
+    fn path(&self, key: BlockKey, size: Option<u64>) -> PathBuf {
+        let BlockKey { file, number } = key;
         let hash = format!("{:032x}", file.0);
         let subdirectory = hash.get(..2).unwrap_or_default().to_owned();
         let name = match size {
@@ -408,13 +418,13 @@ fn parsed(name: &str) -> Option<(FileKey, u64, Option<u64>)> {
 }
 
 /// A block as in its file; `None` if it is too long.
-fn encoded((file, number): (FileKey, u64), bytes: &[u8]) -> Option<Vec<u8>> {
+fn encoded(key: BlockKey, bytes: &[u8]) -> Option<Vec<u8>> {
     let length = u64::try_from(bytes.len()).ok().filter(|length| *length <= BLOCK_BYTES)?;
     let piece_bytes = usize::try_from(PIECE_BYTES).ok()?;
     let mut contents = Vec::with_capacity(HEADER_BYTES + bytes.len());
     contents.extend_from_slice(MAGIC);
-    contents.extend_from_slice(&file.0.to_le_bytes());
-    contents.extend_from_slice(&number.to_le_bytes());
+    contents.extend_from_slice(&key.file.0.to_le_bytes());
+    contents.extend_from_slice(&key.number.to_le_bytes());
     contents.extend_from_slice(&length.to_le_bytes());
     for piece in bytes.chunks(piece_bytes) {
         contents.extend_from_slice(&crc32c::crc32c(piece).to_le_bytes());
@@ -468,7 +478,7 @@ fn whole_pieces(range: &Range<u64>) -> (usize, usize) {
 /// is wrong, and then what was appended is of no use.
 fn read(
     path: &Path,
-    key: (FileKey, u64),
+    key: BlockKey,
     within: &Range<u64>,
     bytes: &mut Vec<u8>,
 ) -> io::Result<Option<Range<usize>>> {
@@ -521,7 +531,7 @@ fn read_onto(file: &File, offset: u64, wanted: usize, bytes: &mut Vec<u8>) -> io
 }
 
 /// The length of a block and the checksums of its pieces; `None` if the header is not that of this block.
-fn checked(header: &[u8; HEADER_BYTES], key: (FileKey, u64)) -> Option<(u64, Vec<u32>)> {
+fn checked(header: &[u8; HEADER_BYTES], key: BlockKey) -> Option<(u64, Vec<u32>)> {
     let (summed, sum) = header.split_last_chunk::<4>()?;
     if crc32c::crc32c(summed) != u32::from_le_bytes(*sum) {
         return None;
@@ -531,7 +541,8 @@ fn checked(header: &[u8; HEADER_BYTES], key: (FileKey, u64)) -> Option<(u64, Vec
     let (file, head) = head.split_first_chunk::<16>()?;
     let (number, head) = head.split_first_chunk::<8>()?;
     let (length, _) = head.split_first_chunk::<8>()?;
-    let found = (FileKey(u128::from_le_bytes(*file)), u64::from_le_bytes(*number));
+    let file = FileKey(u128::from_le_bytes(*file));
+    let found = BlockKey { file, number: u64::from_le_bytes(*number) };
     let (sums, _) = sums.as_chunks::<4>();
     let sums = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
     (magic == MAGIC && found == key).then(|| (u64::from_le_bytes(*length), sums))

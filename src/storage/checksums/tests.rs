@@ -92,7 +92,7 @@ async fn written(effort: Effort) -> (DataFile, Bytes) {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let spec = TableSpec { name: "test", schema: schema(), partition_column: None };
     let mut writer =
-        FileWriter::new(&store, &spec, &layout(), effort, (None, "file.parquet")).unwrap();
+        FileWriter::new(&store, &spec, &layout(), effort, None, "file.parquet").unwrap();
     writer.write(&rows()).await.unwrap();
     let file = writer.finish().await.unwrap();
     (file, store.get(&path()).await.unwrap().bytes().await.unwrap())
@@ -114,8 +114,7 @@ fn flipped(bytes: &Bytes, bit: usize) -> Bytes {
 async fn read(store: CheckedStore, file: &DataFile) -> Result<(RecordBatch, Vec<i64>), String> {
     let store: Arc<dyn ObjectStore> = Arc::new(store);
     let names: &[&str] = &["event 7", "event 29", "none"];
-    let sought =
-        read_columns_if(Arc::clone(&store), file, &["name", "time"], ("name", names)).await;
+    let sought = read_columns_if(Arc::clone(&store), file, &["name", "time"], "name", names).await;
     let sought = sought.map_err(|error| error.to_string())?;
     let sought: Vec<RecordBatch> = sought.try_collect().await.map_err(|error| error.to_string())?;
     let times = sought.iter().flat_map(|batch| {
@@ -124,7 +123,7 @@ async fn read(store: CheckedStore, file: &DataFile) -> Result<(RecordBatch, Vec<
     });
     let times = times.collect();
     let (file, schema) = (Arc::new(file.clone()), schema());
-    let opened = PagedFile::open(store, file, (&schema, &layout()));
+    let opened = PagedFile::open(store, file, &schema, &layout());
     let rows = opened.and_then(|opened| opened.rows(1000)).map_err(|error| error.to_string())?;
     let rows: Vec<RecordBatch> =
         rows.collect::<Result<_, _>>().map_err(|error| error.to_string())?;

@@ -35,12 +35,13 @@ impl Images {
         keep: usize,
         sequences: &BTreeSet<u64>,
     ) -> Result<Pruned, ImagesError> {
-        self.prune_older((keep, sequences), ORPHAN_AGE).await
+        self.prune_older(keep, sequences, ORPHAN_AGE).await
     }
 
     pub(super) async fn prune_older(
         &self,
-        (keep, sequences): (usize, &BTreeSet<u64>),
+        keep: usize,
+        sequences: &BTreeSet<u64>,
         orphan_age: Duration,
     ) -> Result<Pruned, ImagesError> {
         // Before the images, so that every file of an image that is put meanwhile is either not among them or young.

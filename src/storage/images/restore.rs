@@ -66,7 +66,7 @@ impl Images {
             let target = into.join(&file.path);
             let is_shared = uses.get(file.sha256.as_str()).is_some_and(|uses| *uses > 1);
             if let Some(cache) = cache
-                && take(&cache.join(&file.sha256), &target, (file.bytes, is_shared)).await?
+                && take(&cache.join(&file.sha256), &target, file.bytes, is_shared).await?
             {
                 return Ok(());
             }
@@ -158,7 +158,8 @@ impl Images {
 async fn take(
     cached: &FilePath,
     target: &FilePath,
-    (bytes, is_shared): (u64, bool),
+    bytes: u64,
+    is_shared: bool,
 ) -> Result<bool, ImagesError> {
     let found = match tokio::fs::metadata(cached).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

@@ -272,7 +272,7 @@ async fn old_images_are_removed() {
     let pruned = images.prune(5, &none).await.unwrap();
     assert_eq!(pruned, Pruned { images: 1, files: 0 }, "young files may be of an image on its way");
     let now = Duration::ZERO;
-    let pruned = images.prune_older((3, &BTreeSet::from([2])), now).await.unwrap();
+    let pruned = images.prune_older(3, &BTreeSet::from([2]), now).await.unwrap();
     assert_eq!(pruned, Pruned { images: 1, files: 2 });
     let left: Vec<ImageName> = [5, 4, 3, 1].map(|at: usize| names[at].clone()).to_vec();
     assert_eq!(images.list().await.unwrap(), left);
@@ -281,16 +281,16 @@ async fn old_images_are_removed() {
     }
     // One that cannot be read counts for nothing, and nothing of it is removed before it has become old.
     objects.put(&images.manifest_path(&names[5]), "{".into()).await.unwrap();
-    let pruned = images.prune_older((2, &none), now).await.unwrap();
+    let pruned = images.prune_older(2, &none, now).await.unwrap();
     assert_eq!(pruned, Pruned { images: 1, files: 0 });
     assert_eq!(images.list().await.unwrap(), left[..3]);
     for sequence in 7..=8 {
         put(&images, &image(sequence), sequence).await.unwrap();
     }
-    let pruned = images.prune_older((2, &none), now).await.unwrap();
+    let pruned = images.prune_older(2, &none, now).await.unwrap();
     assert_eq!(pruned, Pruned { images: 3, files: 4 });
     assert_eq!(files_of(&objects).await.len(), 3);
-    let again = images.prune_older((2, &none), now).await.unwrap();
+    let again = images.prune_older(2, &none, now).await.unwrap();
     assert_eq!(again, Pruned::default());
 }
 

@@ -27,14 +27,14 @@ pub(super) async fn claim(settings: &ObjectLogSettings) -> Result<Opened, WalErr
         settings;
     let objects = &**objects;
     loop {
-        let found = look(objects, (*elsewhere, *had_by_all)).await?;
+        let found = look(objects, *elsewhere, *had_by_all).await?;
         let first = found.last.max(elsewhere.seen).next();
         let header = Header { purpose: Purpose::Claim, writer: *writer, first, records: 1 };
         let object = object_of(&header, claim);
-        if put_until_known(objects, (&header, &object), (pauses, doubt)).await? == Put::Taken {
+        if put_until_known(objects, &header, &object, pauses, doubt).await? == Put::Taken {
             continue;
         }
-        let mut found = look(objects, (*elsewhere, *had_by_all)).await?;
+        let mut found = look(objects, *elsewhere, *had_by_all).await?;
         // The log had gone on behind this number before the claim was put, and was truncated; or another claim has followed.
         // Another writer is alive, and two that begin again for each other would never end.
         if found.last > first {
@@ -52,7 +52,8 @@ pub(super) async fn claim(settings: &ObjectLogSettings) -> Result<Opened, WalErr
 /// The log as it is now. Its end may change until it is claimed.
 pub(super) async fn look(
     objects: &dyn ObjectStore,
-    (elsewhere, had_by_all): (Elsewhere, Sequence),
+    elsewhere: Elsewhere,
+    had_by_all: Sequence,
 ) -> Result<Opened, WalError> {
     let failed = |source| WalError::Store { action: "open", source };
     loop {
@@ -108,6 +109,6 @@ async fn before_oldest(
 /// An object with one record.
 fn object_of(header: &Header, payload: &[u8]) -> Bytes {
     let mut object = BytesMut::from(&header.encode()[..]);
-    push_frame(&mut object, (header.first, header.first.previous()), header.salt(), &[payload]);
+    push_frame(&mut object, header.first, header.first.previous(), header.salt(), &[payload]);
     object.freeze()
 }

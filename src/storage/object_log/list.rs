@@ -93,7 +93,8 @@ impl ObjectFiles {
         runtime: Handle,
         pauses: Pauses,
         listed: Vec<Listed>,
-        (durable_elsewhere, before_oldest): (Sequence, Sequence),
+        durable_elsewhere: Sequence,
+        before_oldest: Sequence,
     ) -> Self {
         let list = Mutex::new(List { objects: listed, durable_elsewhere, before_oldest });
         Self { shared: Arc::new(Shared { objects, runtime, pauses, list }) }

@@ -25,8 +25,10 @@ pub(super) enum Put {
 /// Puts `object`, which begins with `header`, under the number of its first record.
 pub(super) async fn put_until_known(
     objects: &dyn ObjectStore,
-    (header, object): (&Header, &Bytes),
-    (pauses, doubt): (&Pauses, &Doubt),
+    header: &Header,
+    object: &Bytes,
+    pauses: &Pauses,
+    doubt: &Doubt,
 ) -> Result<Put, WalError> {
     let path = path_of(header.first);
     let mut attempt = 0;

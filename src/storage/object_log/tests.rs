@@ -40,6 +40,18 @@ async fn claim(objects: &Arc<dyn ObjectStore>, writer: u128, durable: u64) -> Ob
     log.expect("the log opens")
 }
 
+/// The log as a reader opens it, of which all stores have the records up to `had_by_all`.
+async fn read_only(
+    objects: &Arc<dyn ObjectStore>,
+    elsewhere: Elsewhere,
+    had_by_all: u64,
+) -> ObjectLog {
+    let (had_by_all, runtime) = (Sequence(had_by_all), Handle::current());
+    let pauses = settings(objects, 9, 0).pauses;
+    let log = ObjectLog::read(Arc::clone(objects), elsewhere, had_by_all, pauses, runtime).await;
+    log.expect("the log opens")
+}
+
 /// Appends records and puts them together. Returns the sequence of the last one.
 async fn put(log: &mut ObjectLog, payloads: &[&str]) -> Result<Sequence, WalError> {
     for payload in payloads {
@@ -202,10 +214,8 @@ async fn the_oldest_record_is_that_which_is_needed() {
     }
     // 11 is the claim, 12 and 13, 14, 15.
     for (had_by_all, expected) in [(10, 10), (11, 11), (12, 11), (13, 13), (14, 14), (15, 15)] {
-        let ends = (Elsewhere::up_to(Sequence(15)), Sequence(had_by_all));
-        let pauses = settings(&objects, 9, 0).pauses;
-        let read = ObjectLog::read(Arc::clone(&objects), ends, (pauses, Handle::current())).await;
-        let mut read = read.expect("the log opens");
+        let elsewhere = Elsewhere::up_to(Sequence(15));
+        let mut read = read_only(&objects, elsewhere, had_by_all).await;
         assert_eq!(read.files().before_oldest(), Sequence(expected), "{had_by_all}");
         assert!(read.append(&[b"x"]).is_err(), "it is for reading");
     }
@@ -214,10 +224,7 @@ async fn the_oldest_record_is_that_which_is_needed() {
     assert_eq!(next.files().before_oldest(), Sequence(15), "the claim is the next one");
     for (had_by_all, expected) in [(11, 13), (12, 13), (13, 13)] {
         let elsewhere = Elsewhere { durable: Sequence(15), seen: Sequence(15) };
-        let ends = (elsewhere, Sequence(had_by_all));
-        let pauses = settings(&objects, 9, 0).pauses;
-        let read = ObjectLog::read(Arc::clone(&objects), ends, (pauses, Handle::current())).await;
-        let found = read.expect("the log opens").files().before_oldest();
+        let found = read_only(&objects, elsewhere, had_by_all).await.files().before_oldest();
         assert_eq!(found, Sequence(expected), "{had_by_all}");
     }
 }

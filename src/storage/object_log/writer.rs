@@ -7,7 +7,7 @@ use object_store::ObjectStore;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::object_log::claim::{claim, look};
+use crate::object_log::claim::{Opened, claim, look};
 use crate::object_log::format::{HEADER_BYTES, Header, Purpose};
 use crate::object_log::list::{Listed, ObjectFiles};
 use crate::object_log::put::{Put, put_until_known};
@@ -56,11 +56,11 @@ impl ObjectLog {
     /// [`WalError::Fenced`] if another writer takes it over meanwhile; [`WalError::Store`], [`WalError::CutOff`]. Damage is
     /// no error; a reader reports it.
     pub async fn claim(settings: ObjectLogSettings, runtime: Handle) -> Result<Self, WalError> {
-        let opened = claim(&settings).await?;
+        let Opened { listed, last, before_oldest } = claim(&settings).await?;
         let ObjectLogSettings { objects, writer, elsewhere, pauses, doubt, .. } = settings;
-        let ends = (elsewhere.durable, opened.before_oldest);
-        let files = ObjectFiles::new(objects, runtime, pauses, opened.listed, ends);
-        let (appended, durable, state) = (opened.last, opened.last, State::Open);
+        let durable = elsewhere.durable;
+        let files = ObjectFiles::new(objects, runtime, pauses, listed, durable, before_oldest);
+        let (appended, durable, state) = (last, last, State::Open);
         let object = BytesMut::new();
         Ok(Self { files, writer, doubt: Telling(doubt), object, appended, durable, state })
     }
@@ -72,13 +72,15 @@ impl ObjectLog {
     /// As of [`ObjectLog::claim`].
     pub async fn read(
         objects: Arc<dyn ObjectStore>,
-        (elsewhere, had_by_all): (Elsewhere, Sequence),
-        (pauses, runtime): (Pauses, Handle),
+        elsewhere: Elsewhere,
+        had_by_all: Sequence,
+        pauses: Pauses,
+        runtime: Handle,
     ) -> Result<Self, WalError> {
-        let opened = look(&*objects, (elsewhere, had_by_all)).await?;
-        let last = opened.last.max(elsewhere.seen);
-        let ends = (elsewhere.durable, opened.before_oldest);
-        let files = ObjectFiles::new(objects, runtime, pauses, opened.listed, ends);
+        let Opened { listed, last, before_oldest } = look(&*objects, elsewhere, had_by_all).await?;
+        let last = last.max(elsewhere.seen);
+        let durable = elsewhere.durable;
+        let files = ObjectFiles::new(objects, runtime, pauses, listed, durable, before_oldest);
         Ok(Self {
             files,
             writer: Uuid::nil(),
@@ -108,7 +110,7 @@ impl ObjectLog {
         }
         let sequence = self.appended.next();
         let salt = self.header(0).salt();
-        push_frame(&mut self.object, (sequence, self.durable), salt, parts);
+        push_frame(&mut self.object, sequence, self.durable, salt, parts);
         self.appended = sequence;
         Ok(sequence)
     }
@@ -134,8 +136,8 @@ impl ObjectLog {
         let bytes = u64::try_from(object.len()).unwrap_or(u64::MAX);
         // Until the outcome is known: this future may be dropped.
         self.state = State::Ended;
-        let known = (self.files.pauses(), &self.doubt.0);
-        match put_until_known(self.files.objects(), (&header, &object), known).await? {
+        let (objects, pauses) = (self.files.objects(), self.files.pauses());
+        match put_until_known(objects, &header, &object, pauses, &self.doubt.0).await? {
             Put::Done => {
                 self.state = State::Open;
                 self.durable = self.appended;
@@ -185,7 +187,8 @@ impl ObjectLog {
 /// Appends the frame of a record; `durable` is the last one that is.
 pub(super) fn push_frame(
     object: &mut BytesMut,
-    (sequence, durable): (Sequence, Sequence),
+    sequence: Sequence,
+    durable: Sequence,
     salt: Salt,
     parts: &[&[u8]],
 ) {

@@ -69,7 +69,8 @@ impl PagedFile {
     pub fn open(
         store: Arc<dyn ObjectStore>,
         file: Arc<DataFile>,
-        (schema, layout): (&SchemaRef, &Layout),
+        schema: &SchemaRef,
+        layout: &Layout,
     ) -> Result<Self, ParquetError> {
         let path = Path::from(file.path.as_str());
         let chunks = Chunks { store, path, len: file.size_bytes };

@@ -103,7 +103,7 @@ fn what_does_not_fit_is_told() {
     ] {
         let variables = AwsVariables::new(&variables, None);
         let metrics = Arc::new(Metrics::new());
-        let opened = open(&url, &settings, &variables, (&clock, &metrics));
+        let opened = open(&url, &settings, &variables, &clock, &metrics);
         let error = opened.map(|_| ()).expect_err("settings that do not fit").to_string();
         assert!(error.contains(text), "{error}");
     }
@@ -113,9 +113,8 @@ fn what_does_not_fit_is_told() {
 async fn failures_name_the_bucket_and_answers_stay() {
     let faulty = Arc::new(FaultyStore::default());
     let metrics = Arc::new(Metrics::new());
-    let with = (&Clock::test(UnixMicros(0)), &metrics);
-    let store =
-        measured(Arc::clone(&faulty) as Arc<dyn ObjectStore>, "s3://events".to_owned(), with);
+    let (bucket, clock) = ("s3://events".to_owned(), Clock::test(UnixMicros(0)));
+    let store = measured(Arc::clone(&faulty) as Arc<dyn ObjectStore>, bucket, &clock, &metrics);
     let path = Path::from("a.json");
     let failures =
         |operation| metrics.bucket_failures.get_or_create(&OperationLabels { operation }).get();

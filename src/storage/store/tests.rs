@@ -127,10 +127,10 @@ async fn merge_of_all(store: &Store, keeps_rows: bool) -> Edit {
     let (mut add, mut kind) = (Vec::new(), EditKind::Replace);
     if keeps_rows {
         let name = naming::merged(remove.iter().map(AsRef::as_ref), Sequence(0));
-        let place = (Some("2026-11".to_owned()), name.as_str());
-        let mut writer =
-            FileWriter::new(&table.store(), table.spec(), store.layout(), Effort::Merge, place)
-                .expect("a file");
+        let (layout, month) = (store.layout(), Some("2026-11".to_owned()));
+        let writer =
+            FileWriter::new(&table.store(), table.spec(), layout, Effort::Merge, month, &name);
+        let mut writer = writer.expect("a file");
         for file in &remove {
             let path = Path::parse(&file.path).expect("a valid path");
             let bytes = table.store().get(&path).await.expect("a live file").bytes().await;

@@ -145,7 +145,7 @@ fn deleted_events_are_gone_and_no_others() {
                 hidden += stored.iter().filter(|uuid| model.deleted.contains(uuid)).count();
             }
         }
-        finish(&bench, &disk, (&mut node, &model), &format!("life {life}"));
+        finish(&bench, &disk, &mut node, &model, &format!("life {life}"));
     }
     assert!(
         erased > 0 && cuts > 10 && hidden > 10,
@@ -154,7 +154,7 @@ fn deleted_events_are_gone_and_no_others() {
 }
 
 /// The end of a history: runs everything that is still pending.
-fn finish(bench: &Bench, disk: &SimDisk, (node, model): (&mut Node, &Model), context: &str) {
+fn finish(bench: &Bench, disk: &SimDisk, node: &mut Node, model: &Model, context: &str) {
     // From here on without power cuts.
     disk.cut_after(u64::MAX);
     node.derive();
@@ -190,7 +190,8 @@ fn finish(bench: &Bench, disk: &SimDisk, (node, model): (&mut Node, &Model), con
 /// Writes one event per distinct id and month to a file, and adds them to the model.
 fn send(
     bench: &Bench,
-    (node, model): (&mut Node, &mut Model),
+    node: &mut Node,
+    model: &mut Model,
     sequence: u64,
     project: ProjectId,
     ids: &[&'static str],
@@ -219,9 +220,9 @@ fn only_files_with_deleted_rows_are_rewritten() {
     let identity = bench.image(None);
     let mut node = bench.start(&SimDisk::new(), &identity, &[]);
     let mut model = Model::default();
-    send(&bench, (&mut node, &mut model), 1, PROJECTS[0], &["a"]);
-    send(&bench, (&mut node, &mut model), 2, PROJECTS[0], &["b"]);
-    send(&bench, (&mut node, &mut model), 3, PROJECTS[1], &["a"]);
+    send(&bench, &mut node, &mut model, 1, PROJECTS[0], &["a"]);
+    send(&bench, &mut node, &mut model, 2, PROJECTS[0], &["b"]);
+    send(&bench, &mut node, &mut model, 3, PROJECTS[1], &["a"]);
     let merged = node.files.store.table().current().files.clone();
     bench.runtime.block_on(node.files.merge(&merged[1..2], &Shutdown::new())).expect("merges");
     let before: BTreeSet<String> = paths(&node);
@@ -239,7 +240,7 @@ fn only_files_with_deleted_rows_are_rewritten() {
     let first = erasing.expect("a pass");
     assert_eq!((first.requests, first.files, first.rows, first.is_all), (0, 1, 1, false));
     bench.check(&mut node, &model, "before the flush");
-    send(&bench, (&mut node, &mut model), 5, PROJECTS[0], &["a"]);
+    send(&bench, &mut node, &mut model, 5, PROJECTS[0], &["a"]);
     let erasing = bench.erase(&node);
     let second = erasing.expect("a pass");
     assert_eq!((second.requests, second.files, second.rows, second.is_all), (1, 0, 0, true));
@@ -304,7 +305,7 @@ fn a_file_that_cannot_be_read_stops_no_other() {
         let mut node = bench.start(&disk, &identity, &[]);
         let mut model = Model::default();
         for sequence in 1..=4 {
-            send(&bench, (&mut node, &mut model), sequence, PROJECTS[0], &["a", "a", "b", "b"]);
+            send(&bench, &mut node, &mut model, sequence, PROJECTS[0], &["a", "a", "b", "b"]);
         }
         let op = Op {
             distinct_id: String::new(),

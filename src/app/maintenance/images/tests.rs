@@ -51,8 +51,8 @@ impl Bench {
     }
 
     fn open(&self, applied: u64) -> IdentityImages {
-        let (images, at) = (self.images.clone(), (applied, self.clock.monotonic()));
-        let opening = IdentityImages::open(images, self.directory.path(), INTERVAL, at);
+        let (images, now) = (self.images.clone(), self.clock.monotonic());
+        let opening = IdentityImages::open(images, self.directory.path(), INTERVAL, applied, now);
         self.runtime.block_on(opening).unwrap()
     }
 

@@ -111,8 +111,7 @@ impl Draft {
             arrays.push(array);
         }
         let spec = TableSpec { schema: Arc::new(Schema::new(fields)), ..table.spec().clone() };
-        let mut writer =
-            FileWriter::new(&table.store(), &spec, layout, Effort::Merge, (None, name))?;
+        let mut writer = FileWriter::new(&table.store(), &spec, layout, Effort::Merge, None, name)?;
         // One row group: all persons of a file are read at once.
         let column = |at: usize| arrays.get(at).map(|array| Ok(Arc::clone(array))).into_iter();
         runtime.block_on(writer.write_group(persons, column))?;

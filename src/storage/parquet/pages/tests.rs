@@ -54,7 +54,7 @@ async fn written(
 ) -> Arc<DataFile> {
     let spec = TableSpec { name: "test", schema: events(), partition_column: None };
     let layout = layout();
-    let writer = FileWriter::new(store, &spec, &layout, Effort::Merge, (None, "file.parquet"));
+    let writer = FileWriter::new(store, &spec, &layout, Effort::Merge, None, "file.parquet");
     let mut writer = writer.expect("a writer");
     if let Some(bytes) = group_bytes {
         writer = writer.with_group_bytes(bytes);
@@ -94,8 +94,7 @@ async fn row_groups_end_by_their_memory_and_no_row_is_lost() {
     for (group_bytes, expected) in [(None, 1..=1), (Some(1 << 20), 3..=5), (Some(1), 40..=40)] {
         let (_, store) = store();
         let file = written(&store, &lens, group_bytes).await;
-        let paged =
-            PagedFile::open(store, Arc::clone(&file), (&events(), &layout())).expect("opens");
+        let paged = PagedFile::open(store, Arc::clone(&file), &events(), &layout()).expect("opens");
         assert!(expected.contains(&groups(&paged)), "{group_bytes:?}: {}", groups(&paged));
         let mut next = 0;
         for batch in paged.rows(300).expect("a reader") {
@@ -120,7 +119,7 @@ async fn row_groups_end_by_their_memory_and_no_row_is_lost() {
 async fn a_large_row_group_is_read_by_the_page() {
     let (measured, store) = store();
     let file = written(&store, &vec![1000; 8000], None).await;
-    let paged = PagedFile::open(store, Arc::clone(&file), (&events(), &layout())).expect("opens");
+    let paged = PagedFile::open(store, Arc::clone(&file), &events(), &layout()).expect("opens");
     assert_eq!(groups(&paged), 1);
     assert!(file.size_bytes > 4 << 20, "{file:?}");
     for batch in paged.rows(100).expect("a reader") {
@@ -135,7 +134,7 @@ async fn what_reading_takes_follows_from_pages_and_the_widest_rows() {
     let cost = async |lens: &[usize]| {
         let (_, store) = store();
         let file = written(&store, lens, None).await;
-        PagedFile::open(store, file, (&events(), &layout())).expect("opens").cost()
+        PagedFile::open(store, file, &events(), &layout()).expect("opens").cost()
     };
     let narrow = cost(&vec![100; 20_000]).await;
     assert!((100..400).contains(&narrow.row_bytes), "{narrow:?}");
@@ -181,7 +180,7 @@ async fn batches_keep_no_more_memory_than_was_counted() {
     ] {
         let (_, store) = store();
         let file = written(&store, &lens, None).await;
-        let file = PagedFile::open(store, file, (&events(), &layout())).expect("opens");
+        let file = PagedFile::open(store, file, &events(), &layout()).expect("opens");
         let mut reading = Reading::new(Memory::of(1 << 40));
         assert!(reading.takes(file.cost()));
         let (mut last, mut most) = (VecDeque::new(), 0);
@@ -209,7 +208,7 @@ async fn columns_become_those_of_the_table() {
         ("number", DataType::Int32),
     ]);
     let paged =
-        PagedFile::open(Arc::clone(&store), Arc::clone(&file), (&table, &layout())).expect("opens");
+        PagedFile::open(Arc::clone(&store), Arc::clone(&file), &table, &layout()).expect("opens");
     let batches: Result<Vec<_>, _> = paged.rows(100).expect("a reader").collect();
     let [batch] = batches.expect("reads").try_into().expect("one batch");
     assert_eq!(batch.schema(), table);
@@ -219,7 +218,7 @@ async fn columns_become_those_of_the_table() {
     assert_eq!(batch.column(2).as_ref(), &numbers as &dyn Array);
     // A value that cannot be converted is an error, not NULL.
     let table = schema(&[("body", DataType::Int64)]);
-    let paged = PagedFile::open(store, file, (&table, &layout())).expect("opens");
+    let paged = PagedFile::open(store, file, &table, &layout()).expect("opens");
     assert!(paged.rows(100).expect("a reader").any(|batch| batch.is_err()));
 }
 
@@ -230,7 +229,7 @@ async fn what_is_no_file_is_an_error() {
     let shorter = DataFile { size_bytes: file.size_bytes - 1, ..DataFile::clone(&file) };
     let missing = DataFile { path: "other.parquet".to_owned(), ..DataFile::clone(&file) };
     for file in [shorter, missing] {
-        let opened = PagedFile::open(Arc::clone(&store), Arc::new(file), (&events(), &layout()));
+        let opened = PagedFile::open(Arc::clone(&store), Arc::new(file), &events(), &layout());
         assert!(matches!(opened, Err(ParquetError::General(_) | ParquetError::External(_))));
     }
 }

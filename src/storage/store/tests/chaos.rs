@@ -75,9 +75,9 @@ async fn try_merge(store: &Store) -> Option<Edit> {
     let table = store.table();
     let remove = table.current().files.clone();
     let name = naming::merged(remove.iter().map(AsRef::as_ref), Sequence(0));
-    let place = (Some("2026-11".to_owned()), name.as_str());
-    let mut writer =
-        FileWriter::new(&table.store(), table.spec(), store.layout(), Effort::Merge, place).ok()?;
+    let (layout, month) = (store.layout(), Some("2026-11".to_owned()));
+    let writer = FileWriter::new(&table.store(), table.spec(), layout, Effort::Merge, month, &name);
+    let mut writer = writer.ok()?;
     for file in &remove {
         let path = Path::parse(&file.path).ok()?;
         let bytes = table.store().get(&path).await.ok()?.bytes().await.ok()?;
