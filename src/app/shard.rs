@@ -27,7 +27,7 @@ use weir_ingest::recent::recent_keys;
 use weir_ingest::{Engines, Foundations, Pipeline};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::sources::Sources;
-use weir_query::persons::person_table::PersonTable;
+use weir_query::persons::person_table::{PersonTable, PersonTableSettings};
 use weir_storage::object_log::Rivals;
 use weir_storage::store::Store;
 use weir_storage::tables::Tables;
@@ -270,10 +270,16 @@ fn person_table(
 ) -> Result<PersonTable, IdentityError> {
     let (metadata, settings) = (node.metadata.clone(), &node.config.storage);
     let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();
-    let persons = (identities.clone(), Arc::new(projects) as _);
-    let running = (node.runtimes.main.clone(), node.clock.clone());
-    let times = (settings.persons_table_interval, settings.deletion_interval);
-    PersonTable::new(tables.clone(), persons, store.app_id().to_owned(), running, times)
+    PersonTable::new(PersonTableSettings {
+        tables: tables.clone(),
+        identities: identities.clone(),
+        projects: Arc::new(projects),
+        app_id: store.app_id().to_owned(),
+        runtime: node.runtimes.main.clone(),
+        clock: node.clock.clone(),
+        interval: settings.persons_table_interval,
+        stale_max: settings.deletion_interval,
+    })
 }
 
 /// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.

@@ -142,7 +142,7 @@ impl SqlQuery {
     ) -> BoxFuture<'a, Result<Bytes, InsightError>> {
         Box::pin(async move {
             let view = self.view(engine, owner).await?;
-            Ok(engine.file(owner.project, (view, &self.text), format).await?)
+            Ok(engine.file(owner.project, view, &self.text, format).await?)
         })
     }
 }
@@ -155,7 +155,7 @@ pub async fn file(
     format: Format,
 ) -> Result<Bytes, QueryError> {
     let view = view_of(engine, project).await?;
-    engine.file(project, (view, sql), format).await
+    engine.file(project, view, sql, format).await
 }
 
 /// What SQL may name.

@@ -231,7 +231,7 @@ async fn numbers(
     let actors = match math {
         Math::Sql(expression) => {
             let events = events.with_column(ACTOR, actor)?;
-            expression.grouped(view, events, (&[ACTOR.to_owned()], GATHERED)).await?
+            expression.grouped(view, events, &[ACTOR.to_owned()], GATHERED).await?
         }
         _ => events.aggregate(vec![actor], vec![number.alias(GATHERED)])?,
     };

@@ -222,7 +222,7 @@ impl SeriesPlan<'_> {
             Math::Sql(expression) => {
                 let keys: Vec<String> =
                     std::iter::once(BUCKET.to_owned()).chain(self.parts()).collect();
-                let rows = expression.grouped(self.view, events, (&keys, GATHERED)).await?;
+                let rows = expression.grouped(self.view, events, &keys, GATHERED).await?;
                 self.finished(rows, None)
             }
             Math::OfSessions(statistic, property) => {

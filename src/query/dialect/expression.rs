@@ -187,7 +187,8 @@ impl Expression {
         &self,
         view: &View,
         events: DataFrame,
-        (keys, name): (&[String], &str),
+        keys: &[String],
+        name: &str,
     ) -> Result<DataFrame, QueryError> {
         let (own, name) = (self.clone(), identifier(name));
         let keys: Vec<String> = keys.iter().map(|key| identifier(key)).collect();

@@ -119,11 +119,11 @@ impl Engine {
         let pool = &self.shared.pools.rows;
         let folded = match (rows, &persons) {
             (Rows::Marked(marks), Some(_)) if marks.are_few() => {
-                self.passes((plan, persons), Marked::new(pool, marks), fold).await
+                self.passes(plan, persons, Marked::new(pool, marks), fold).await
             }
             _ => {
                 let gathered = Gathered::new(pool, rows, persons.is_none());
-                self.passes((plan, persons), gathered, fold).await
+                self.passes(plan, persons, gathered, fold).await
             }
         };
         drop(permit);
@@ -133,7 +133,8 @@ impl Engine {
     /// Goes over a plan until no actor is left, and folds the rows that each pass keeps.
     async fn passes<K: Kept, F: Fold>(
         &self,
-        (plan, persons): (DataFrame, Option<Arc<PersonNumbers>>),
+        plan: DataFrame,
+        persons: Option<Arc<PersonNumbers>>,
         mut kept: K,
         mut fold: F,
     ) -> Result<F, QueryError> {
@@ -151,7 +152,7 @@ impl Engine {
             kept = keeping.join().await.map_err(given_up)??;
             let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
-                let folded = each_actor((&mut kept, persons.as_deref()), &mut fold, &flag);
+                let folded = each_actor(&mut kept, persons.as_deref(), &mut fold, &flag);
                 folded.map(|()| (kept, fold))
             });
             (kept, fold) = folding.await.map_err(given_up)??;
@@ -166,7 +167,8 @@ impl Engine {
 }
 
 fn each_actor<F: Fold>(
-    (kept, persons): (&mut impl Kept, Option<&PersonNumbers>),
+    kept: &mut impl Kept,
+    persons: Option<&PersonNumbers>,
     fold: &mut F,
     stop: &AtomicBool,
 ) -> Result<(), QueryError> {

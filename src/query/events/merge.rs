@@ -139,7 +139,7 @@ impl Unique {
         let mut keep = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
             let (project, event) = (projects.value(row), events.value(row));
-            self.move_to((project, event), times.value(row));
+            self.move_to(project, event, times.value(row));
             let id = Uuid::try_parse(ids.value(row));
             let key = id.map(|id| EventKey::new(id, event, distinct_ids.value(row)));
             keep.push(key.map_or(true, |key| self.is_new(times.value(row), key)));
@@ -152,7 +152,7 @@ impl Unique {
     }
 
     /// Forgets what cannot be the same event as one of this name and time.
-    fn move_to(&mut self, (project, event): (i64, &str), time: i64) {
+    fn move_to(&mut self, project: i64, event: &str, time: i64) {
         if !self.name.as_ref().is_some_and(|(p, e)| *p == project && e == event) {
             self.name = Some((project, event.to_owned()));
             self.recent.clear();

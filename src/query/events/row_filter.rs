@@ -143,8 +143,7 @@ mod tests {
         ] {
             let name = format!("{column} {pace:?}");
             let test = |column: &ArrayRef, _: Call<'_>| Ok(BooleanArray::new_null(column.len()));
-            let of_column =
-                condition::of_column("matches", (column, DataType::Utf8View), pace, test);
+            let of_column = condition::of_column("matches", column, DataType::Utf8View, pace, test);
             let schema = DFSchema::try_from(Arc::clone(&schema)).unwrap();
             let physical = context.create_physical_expr(of_column, &schema).unwrap();
             assert_eq!(is_row_filter(&physical), expected, "{name}");

@@ -93,7 +93,7 @@ pub(crate) fn condition(predicate: Predicate, now: Now) -> Expr {
     let data_type = event_sessions::data_type(kind);
     let without = predicate.matches_value(None, now);
     let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Steady);
-    condition::of_column("matches_session", (&column, data_type), pace, move |column, call| {
+    condition::of_column("matches_session", &column, data_type, pace, move |column, call| {
         condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
     })
 }

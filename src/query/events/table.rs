@@ -75,8 +75,10 @@ pub(crate) struct EventTables {
 pub(crate) fn event_tables(
     store: &Store,
     snapshot: Snapshot,
-    (project, numbers): (ProjectId, &Arc<PersonNumbers>),
-    (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
+    project: ProjectId,
+    numbers: &Arc<PersonNumbers>,
+    overrides: Arc<Overrides>,
+    deletions: Arc<Deletions>,
 ) -> Result<EventTables> {
     let stored = Arc::clone(&store.table().spec().schema);
     // Without splits the person alone decides, and distinct ids need not be read.

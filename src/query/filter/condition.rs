@@ -87,17 +87,19 @@ pub fn condition(
 /// The condition that `test` gives true for the values of a column of this type.
 pub(crate) fn of_column(
     name: &'static str,
-    (column, data_type): (&str, DataType),
+    column: &str,
+    data_type: DataType,
     pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
-    of_value(name, (ident(column), data_type), pace, test)
+    of_value(name, ident(column), data_type, pace, test)
 }
 
 /// The same of an expression.
 pub(crate) fn of_value(
     name: &'static str,
-    (value, data_type): (Expr, DataType),
+    value: Expr,
+    data_type: DataType,
     pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {

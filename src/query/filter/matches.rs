@@ -440,8 +440,9 @@ impl Matches {
             }
             Filter::Property { scope: Scope::PersonMetadata, predicate } => {
                 let person = row.person.map(|own| &own.person);
-                let place = person.map(|own| (own.uuid, own.created_at, own.is_identified));
-                let value = place.and_then(|place| place_value(&predicate.key, place));
+                let value = person.and_then(|own| {
+                    place_value(&predicate.key, own.uuid, own.created_at, own.is_identified)
+                });
                 predicate.matches_value(value.as_ref(), now)
             }
             Filter::Property { scope: Scope::Group(Some(index)), predicate } => {

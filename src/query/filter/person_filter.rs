@@ -87,9 +87,9 @@ fn pace(predicate: &Predicate) -> Pace {
 
 fn of_row(predicate: Predicate, now: Now) -> Expr {
     let without = predicate.matches_value(None, now);
-    let Some(column) = column(&predicate.key) else { return lit(without) };
+    let Some((name, data_type)) = column(&predicate.key) else { return lit(without) };
     let pace = pace(&predicate);
-    condition::of_column("matches_person", column, pace, move |column, call| {
+    condition::of_column("matches_person", name, data_type, pace, move |column, call| {
         condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
     })
 }
@@ -97,10 +97,10 @@ fn of_row(predicate: Predicate, now: Now) -> Expr {
 fn of_property(predicate: Predicate, now: Now) -> Expr {
     let properties = vec![col("properties"), lit(&*predicate.key)];
     let json = datafusion_functions_json::udfs::json_get_json_udf().call(properties);
-    let json = (cast(json, DataType::Utf8View), DataType::Utf8View);
+    let json = cast(json, DataType::Utf8View);
     let without = predicate.matches_value(None, now);
     let pace = pace(&predicate);
-    condition::of_value("matches_property", json, pace, move |column, call| {
+    condition::of_value("matches_property", json, DataType::Utf8View, pace, move |column, call| {
         condition::hold(column, call, without, |json| {
             let value = json.as_str().and_then(|json| row::value(json).ok()).unwrap_or_default();
             predicate.matches_value(Some(&value), now)

@@ -102,10 +102,10 @@ fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
     let now = subjects.now;
     let without = without_column(kind, &predicate).or_else(|| without_value(&predicate, subjects));
     if let Some(without) = without {
-        return of_column(&column, kind, predicate, (now, without));
+        return of_column(&column, kind, predicate, now, without);
     }
     let is_there = ident(column.as_str()).is_not_null();
-    let of_column = of_column(&column, kind, predicate.clone(), (now, false));
+    let of_column = of_column(&column, kind, predicate.clone(), now, false);
     let where_there = vec![(Box::new(is_there), Box::new(of_column))];
     Expr::Case(Case::new(None, where_there, Some(Box::new(of_text(predicate, subjects)))))
 }
@@ -171,7 +171,8 @@ fn of_column(
     name: &str,
     kind: PropertyType,
     predicate: Predicate,
-    (now, without): (Now, bool),
+    now: Now,
+    without: bool,
 ) -> Expr {
     let data_type = match kind {
         PropertyType::Text => DataType::Utf8View,
@@ -179,7 +180,7 @@ fn of_column(
         PropertyType::Boolean => DataType::Boolean,
     };
     let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Quick);
-    condition::of_column("matches_column", (name, data_type), pace, move |column, call| {
+    condition::of_column("matches_column", name, data_type, pace, move |column, call| {
         let holds = |value: Value| predicate.matches_value(Some(&value), now);
         condition::hold(column, call, without, holds)
     })

@@ -159,8 +159,7 @@ pub(crate) fn call(function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Resul
     let values = called(function, arguments)?;
     let Some((texts, path)) = asked.split_first() else { return Ok(values) };
     let path: Option<Vec<Step<'_>>> = path.iter().map(step).collect();
-    let otherwise =
-        |row, found: &str| json_written::otherwise(texts, path.as_deref()?, (row, found));
+    let otherwise = |row, found: &str| json_written::otherwise(texts, path.as_deref()?, row, found);
     Ok(replaced(&values, otherwise).unwrap_or(values))
 }
 

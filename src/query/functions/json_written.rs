@@ -23,7 +23,8 @@ const DIGITS_OF_INTEGER: usize = 18;
 pub(crate) fn otherwise(
     texts: &ColumnarValue,
     path: &[Step<'_>],
-    (row, found): (usize, &str),
+    row: usize,
+    found: &str,
 ) -> Option<String> {
     if !may_be_otherwise(found) || json_last::first_byte(text_of(texts, row)?, path)? == b'"' {
         return None;
@@ -100,7 +101,7 @@ mod tests {
         // As the function finds it.
         let found: Value = serde_json::from_str(value).unwrap();
         let found = found.as_str().unwrap_or(value);
-        otherwise(&texts, &[Step::Key("a")], (0, found))
+        otherwise(&texts, &[Step::Key("a")], 0, found)
     }
 
     #[test]

@@ -180,19 +180,19 @@ impl Engine {
     /// of queries.
     pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
         let Shared { sources, base, planning, .. } = &*self.shared;
-        let base = (base, planning);
         if let Some(held) = self.held(project) {
-            return View::of(base, sources, project, held.state.clone());
+            return View::of(base, planning, sources, project, held.state.clone());
         }
         self.wait().await?;
-        View::of(base, sources, project, State::of(sources))
+        View::of(base, planning, sources, project, State::of(sources))
     }
 
     /// Answers SQL about `project` over the tables that a view has, written as `format`.
     pub async fn file(
         &self,
         project: ProjectId,
-        (view, sql): (View, &str),
+        view: View,
+        sql: &str,
         format: Format,
     ) -> Result<Bytes, QueryError> {
         let sql = sql.to_owned();
@@ -227,7 +227,7 @@ impl Engine {
             let written = || -> Result<Bytes, QueryError> {
                 let mut text = Text::new(&pool, size.bytes(Format::Json))?;
                 let is_stopped = || stop.load(Ordering::Relaxed);
-                match lists::write((&schema, &batches), &layout, is_stopped, &mut text) {
+                match lists::write(&schema, &batches, &layout, is_stopped, &mut text) {
                     Err(_) if text.is_exhausted() => Err(too_long()),
                     written => written.map(|()| text.into_bytes()),
                 }

@@ -97,7 +97,7 @@ impl Engine {
         // A task that is inside of a call is not dropped before the call ends.
         let stop = running.stopped_on_drop();
         let runtime = shared.runtime.clone();
-        let task = spawned(&runtime, run(query, sender, shared, (permit, running)));
+        let task = spawned(&runtime, run(query, sender, shared, permit, running));
         Answer { schema, batches, task: Some(task), _stop: stop }
     }
 }
@@ -106,7 +106,8 @@ async fn run(
     query: DataFrame,
     sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: Arc<Shared>,
-    (permit, running): (Option<Permit>, Running),
+    permit: Option<Permit>,
+    running: Running,
 ) {
     let began = shared.clock.monotonic();
     let limit = shared.settings.query_timeout;
@@ -141,63 +142,75 @@ async fn answer(
 ) -> Result<(), QueryError> {
     let (state, plan) = query.into_parts();
     let mut is_sent = false;
-    let first = (state.clone(), plan.clone(), running.attempt());
-    let fast = attempt(first, Effort::Fast, shared, (sender, &mut is_sent));
-    match fast.await {
+    let fast = Attempt {
+        state: state.clone(),
+        plan: plan.clone(),
+        effort: Effort::Fast,
+        running: running.attempt(),
+    };
+    match fast.run(shared, sender, &mut is_sent).await {
         Err(QueryError::Memory(error)) if !is_sent => {
             tracing::debug!(error, "a query is planned again for little memory");
             shared.metrics.queries_replanned.inc();
-            let second = (state, plan, running.attempt());
-            attempt(second, Effort::Sparing, shared, (sender, &mut is_sent)).await
+            let running = running.attempt();
+            let sparing = Attempt { state, plan, effort: Effort::Sparing, running };
+            sparing.run(shared, sender, &mut is_sent).await
         }
         outcome => outcome,
     }
 }
 
-async fn attempt(
-    (mut state, plan, running): (SessionState, LogicalPlan, Running),
-    effort: Effort,
-    shared: &Shared,
-    (sender, is_sent): (&mpsc::Sender<Result<RecordBatch, QueryError>>, &mut bool),
-) -> Result<(), QueryError> {
-    let _stop = running.stopped_on_drop();
-    let options = state.config_mut().options_mut();
-    options.extensions.insert(running.clone());
-    if effort == Effort::Sparing {
-        state = sparing(state, &shared.spilling);
-    }
-    let planning = physical((state, plan), effort, running);
-    let (plan, context) = shared.planning.plan(planning).await?;
-    let mut batches = execute_stream(plan, context)?;
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        *is_sent = true;
-        // A reader that hung up drops the answer, and this task with it.
-        if sender.send(Ok(batch)).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The plan that runs, and what it runs with.
-async fn physical(
-    (mut state, mut plan): (SessionState, LogicalPlan),
+/// One attempt to answer.
+struct Attempt {
+    state: SessionState,
+    plan: LogicalPlan,
     effort: Effort,
     running: Running,
-) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
-    let rows_max = state.config().batch_size();
-    running.set_planning(true);
-    // Texts can be spilled, the table of numbers cannot.
-    if effort == Effort::Fast {
-        plan = distinct_persons::of_numbers(plan, &state)?;
+}
+
+impl Attempt {
+    /// Plans and runs. `is_sent` becomes true once there is a batch.
+    async fn run(
+        mut self,
+        shared: &Shared,
+        sender: &mpsc::Sender<Result<RecordBatch, QueryError>>,
+        is_sent: &mut bool,
+    ) -> Result<(), QueryError> {
+        let _stop = self.running.stopped_on_drop();
+        let options = self.state.config_mut().options_mut();
+        options.extensions.insert(self.running.clone());
+        if self.effort == Effort::Sparing {
+            self.state = sparing(self.state, &shared.spilling);
+        }
+        let (plan, context) = shared.planning.plan(self.physical()).await?;
+        let mut batches = execute_stream(plan, context)?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            *is_sent = true;
+            // A reader that hung up drops the answer, and this task with it.
+            if sender.send(Ok(batch)).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
     }
-    let plan = state.optimize(&plan)?;
-    let rows = guard::batch_rows(&plan, rows_max)?;
-    *state.config_mut() = state.config().clone().with_batch_size(rows);
-    let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
-    running.set_planning(false);
-    Ok((plan, state.task_ctx()))
+
+    /// The plan that runs, and what it runs with.
+    async fn physical(self) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
+        let Self { mut state, mut plan, effort, running } = self;
+        let rows_max = state.config().batch_size();
+        running.set_planning(true);
+        // Texts can be spilled, the table of numbers cannot.
+        if effort == Effort::Fast {
+            plan = distinct_persons::of_numbers(plan, &state)?;
+        }
+        let plan = state.optimize(&plan)?;
+        let rows = guard::batch_rows(&plan, rows_max)?;
+        *state.config_mut() = state.config().clone().with_batch_size(rows);
+        let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+        running.set_planning(false);
+        Ok((plan, state.task_ctx()))
+    }
 }
 
 /// The batches of an answer as they come.

@@ -103,7 +103,8 @@ impl View {
     ///
     /// DataFusion refuses them: a bug.
     pub(crate) fn of(
-        (base, planning): (&SessionState, &Planning),
+        base: &SessionState,
+        planning: &Planning,
         sources: &Sources,
         project: ProjectId,
         state: State,
@@ -113,9 +114,9 @@ impl View {
         let tables_of_persons = person_tables(&persons, project, sources.persons.clone());
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
-        let owner = (project, &persons);
+        let own = snapshot.clone();
         let EventTables { plain: events, numbered: numbered_events } =
-            event_tables(store, snapshot.clone(), owner, (overrides, deletions))?;
+            event_tables(store, own, project, &persons, overrides, deletions)?;
         let definitions = definition_tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let exact = exact(&snapshot);

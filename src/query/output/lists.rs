@@ -127,7 +127,8 @@ impl Layout {
 ///
 /// Writing fails, a type has no form in JSON, or a cell cannot be made.
 pub(crate) fn write(
-    (schema, batches): (&SchemaRef, &[RecordBatch]),
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
     layout: &Layout,
     is_stopped: impl Fn() -> bool,
     out: &mut impl Write,
@@ -236,7 +237,7 @@ mod tests {
 
     fn written(batches: &[RecordBatch], layout: &Layout) -> Value {
         let mut out = Vec::new();
-        write((&batches[0].schema(), batches), layout, || false, &mut out).unwrap();
+        write(&batches[0].schema(), batches, layout, || false, &mut out).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 

@@ -47,7 +47,7 @@ impl Engine {
             tracing::warn!(error, "columns of persons are read without files of the persons table");
         }
         for (project, keys) in asked {
-            self.provide(project, keys, (limit, limit)).await?;
+            self.provide(project, keys, limit, limit).await?;
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ impl Columns {
         keys: Vec<Box<str>>,
     ) -> Result<(ChangeFeed, Pieces), IdentityError> {
         let (watch, view) = identities.watch(project);
-        Ok((watch, Pieces::new(self.table.clone(), (project, view), keys)?))
+        Ok((watch, Pieces::new(self.table.clone(), project, view, keys)?))
     }
 
     /// Ends what is being read, for good.
@@ -202,16 +202,16 @@ impl Columns {
         self.memory().saturating_sub(self.bytes_max)
     }
 
-    /// Counts memory of what is being read for a question that wants these columns, and makes room for it.
-    /// Says whether there is room.
-    fn grow(&self, wanted: (ProjectId, &[Box<str>]), bytes: usize) -> bool {
+    /// Counts memory of what is being read for a question that wants these columns of a project, and makes room for
+    /// it. Says whether there is room.
+    fn grow(&self, project: ProjectId, keys: &[Box<str>], bytes: usize) -> bool {
         let before = self.building.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.bytes_max {
             // It would not fit if there were nothing else.
             return false;
         }
         while self.excess() > 0 {
-            if !self.evict_one(Some(wanted)) {
+            if !self.evict_one(Some((project, keys))) {
                 return false;
             }
         }

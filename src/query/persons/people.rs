@@ -120,7 +120,7 @@ impl Engine {
         }
         let now = self.present(project);
         self.read(move |view, stop| {
-            let search = Search::new((&view, project), &question, now, stop)?;
+            let search = Search::new(&view, project, &question, now, stop)?;
             let (count, numbers) = search.find(part)?;
             Ok(Found { count, numbers, project, view: Arc::new(view) })
         })

@@ -19,7 +19,7 @@ use object_store::ObjectStore;
 use tokio::sync::mpsc::Sender;
 
 use crate::persons::person_rows::PersonRows;
-use crate::persons::person_table::{FileBatch, Part, Parts, PersonTable};
+use crate::persons::person_table::{FileBatch, Part, Parts, PersonTable, ScanColumns};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person_set::PersonSet;
@@ -71,7 +71,7 @@ impl TableProvider for PersonsProvider {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
         let threads = state.config().target_partitions().max(1);
-        let parts = PersonTable::parts(self.table.as_deref(), (self.project, &self.view), threads);
+        let parts = PersonTable::parts(self.table.as_deref(), self.project, &self.view, threads);
         let Parts { store, parts: works, changed } = parts.map_err(external)?;
         let mut shares = vec![Vec::new(); threads.min(works.len()).max(1)];
         let count = shares.len();
@@ -137,7 +137,7 @@ impl Reading {
     fn read(&self, work: &Part, out: &mut Out) -> Result<Flow> {
         let read = match (&work.file, &self.store, &self.table.table) {
             (Some(file), Some(store), Some(table)) => {
-                self.read_file((table, store), file, work, out)?
+                self.read_file(table, store, file, work, out)?
             }
             _ => None,
         };
@@ -159,7 +159,8 @@ impl Reading {
     /// The same of a file; `None` if it cannot be read.
     fn read_file(
         &self,
-        (table, store): (&PersonTable, &Arc<dyn ObjectStore>),
+        table: &PersonTable,
+        store: &Arc<dyn ObjectStore>,
         file: &DataFile,
         work: &Part,
         out: &mut Out,
@@ -167,9 +168,9 @@ impl Reading {
         let (project, numbers) = (self.table.project, &work.numbers);
         let names =
             self.schema.fields().iter().map(|field| stored(field.name()).to_owned()).collect();
-        let columns = (names, self.table.keys.as_deref());
-        let part = (project, numbers.clone());
-        let Some((mut rows, mut next)) = table.scan(store, file, part, columns) else {
+        let columns = ScanColumns { names, keys: self.table.keys.as_deref() };
+        let scan = table.scan(store, file, project, numbers.clone(), columns);
+        let Some((mut rows, mut next)) = scan else {
             return Ok(None);
         };
         let places = (project, numbers.start)..(project, numbers.end);
@@ -270,7 +271,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::PersonsProvider;
-    use crate::persons::person_table::PersonTable;
+    use crate::persons::person_table::{PersonTable, PersonTableSettings};
     use crate::persons::tables::persons_schema;
     use weir_base::clock::{Clock, UnixMicros};
     use weir_disk::OsDisk;
@@ -303,14 +304,16 @@ mod tests {
         identities: &Identities,
         runtime: &Runtime,
     ) -> PersonTable {
-        let times = (Duration::from_mins(5), Duration::from_hours(1));
-        let table = PersonTable::new(
-            Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
-            (identities.clone(), Arc::new(|| PROJECTS.to_vec())),
-            "node".to_owned(),
-            (runtime.handle().clone(), Clock::test(NOW)),
-            times,
-        );
+        let table = PersonTable::new(PersonTableSettings {
+            tables: Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
+            identities: identities.clone(),
+            projects: Arc::new(|| PROJECTS.to_vec()),
+            app_id: "node".to_owned(),
+            runtime: runtime.handle().clone(),
+            clock: Clock::test(NOW),
+            interval: Duration::from_mins(5),
+            stale_max: Duration::from_hours(1),
+        });
         table.unwrap().with_persons_max(20)
     }
 

@@ -41,7 +41,9 @@ use weir_storage::tables::Tables;
 pub use crate::persons::person_table::error::PersonsError;
 pub use crate::persons::person_table::schema::spec;
 
-pub(crate) use crate::persons::person_table::file::{FileBatch, FilePersons, FileRows};
+pub(crate) use crate::persons::person_table::file::{
+    FileBatch, FilePersons, FileRows, ScanColumns,
+};
 pub(crate) use crate::persons::person_table::pieces::{Part, Parts};
 
 /// Persons of a file.
@@ -98,6 +100,32 @@ pub type Projects = Arc<dyn Fn() -> Vec<ProjectId> + Send + Sync>;
 /// Whether work is to end before its end.
 type Stop<'a> = &'a dyn Fn() -> bool;
 
+/// What a table is of, and how often its files are written.
+pub struct PersonTableSettings {
+    /// Where the table is.
+    pub tables: Tables,
+    /// The persons.
+    pub identities: Identities,
+    /// Whose persons are in it.
+    pub projects: Projects,
+    /// Names this node in the transactions of the table.
+    pub app_id: String,
+    /// Runs what reads and writes files.
+    pub runtime: Handle,
+    /// The present.
+    pub clock: Clock,
+    /// The time that a file may be out of date if that is worth to be changed.
+    pub interval: Duration,
+    /// The time after which no file has what was changed or deleted.
+    pub stale_max: Duration,
+}
+
+impl std::fmt::Debug for PersonTableSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersonTableSettings").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
 /// The table, with the stores that its rows come from.
 pub struct PersonTable {
     tables: Tables,
@@ -123,15 +151,18 @@ impl std::fmt::Debug for PersonTable {
 
 impl PersonTable {
     /// The table at its place, where it need not exist and is not looked at yet. From now on changes of
-    /// persons are recorded, so call it before the first of this process. `app_id` names this node in the
-    /// transactions of the table.
-    pub fn new(
-        tables: Tables,
-        (identities, projects): (Identities, Projects),
-        app_id: String,
-        (runtime, clock): (Handle, Clock),
-        (interval, stale_max): (Duration, Duration),
-    ) -> Result<Self, IdentityError> {
+    /// persons are recorded, so call it before the first of this process.
+    pub fn new(settings: PersonTableSettings) -> Result<Self, IdentityError> {
+        let PersonTableSettings {
+            tables,
+            identities,
+            projects,
+            app_id,
+            runtime,
+            clock,
+            interval,
+            stale_max,
+        } = settings;
         let pieces = Pieces::new(&identities)?;
         Ok(Self {
             tables,
@@ -266,10 +297,11 @@ impl PersonTable {
     /// who are in no file are cut into `cuts` parts at most.
     pub(crate) fn parts(
         table: Option<&Self>,
-        persons: (ProjectId, &View),
+        project: ProjectId,
+        view: &View,
         cuts: usize,
     ) -> Result<Parts, IdentityError> {
-        Parts::of(table.map(|table| &table.pieces), persons, cuts)
+        Parts::of(table.map(|table| &table.pieces), project, view, cuts)
     }
 
     /// Properties of the persons of a part, as its file has them; `None` if it cannot be read, and is written anew
@@ -278,10 +310,12 @@ impl PersonTable {
         &self,
         store: &Arc<dyn ObjectStore>,
         file: &DataFile,
-        part: (ProjectId, &Range<i64>),
+        project: ProjectId,
+        numbers: &Range<i64>,
         keys: Vec<Key>,
     ) -> Option<FilePersons> {
-        let read = self.runtime.block_on(file::read(Arc::clone(store), file, part, keys));
+        let read =
+            self.runtime.block_on(file::read(Arc::clone(store), file, project, numbers, keys));
         read.inspect_err(|error| self.distrust(file, error)).ok()
     }
 
@@ -291,11 +325,13 @@ impl PersonTable {
         &self,
         store: &Arc<dyn ObjectStore>,
         file: &DataFile,
-        part: (ProjectId, Range<i64>),
-        columns: (Vec<String>, Option<&[Key]>),
+        project: ProjectId,
+        numbers: Range<i64>,
+        columns: ScanColumns<'_>,
     ) -> Option<(FileRows, Option<FileBatch>)> {
         let begin = async {
-            let mut rows = file::scan(Arc::clone(store), file, part, columns, SCAN_ROWS).await?;
+            let store = Arc::clone(store);
+            let mut rows = file::scan(store, file, project, numbers, columns, SCAN_ROWS).await?;
             // A damaged file is found with its first rows: it has one row group.
             let first = rows.next().await?;
             Ok::<_, ParquetError>((rows, first))
@@ -347,8 +383,8 @@ impl PersonTable {
         let table = self.runtime.block_on(files.open_or_create(spec(), self.clock.clone()))?;
         let version = table.current();
         let noted = |app_id: &str| u64::try_from(version.transaction(app_id)?).ok();
-        let as_of = (noted(&self.current_id()), noted(&self.app_id).unwrap_or(0));
-        self.pieces.adopt(table.store(), &version.files, as_of);
+        let (current, as_of) = (noted(&self.current_id()), noted(&self.app_id).unwrap_or(0));
+        self.pieces.adopt(table.store(), &version.files, current, as_of);
         Ok(table)
     }
 
@@ -371,7 +407,7 @@ impl PersonTable {
                 let half = (self.renewal.stale_max / 2).as_micros();
                 let half = i64::try_from(half).unwrap_or(i64::MAX);
                 let since = UnixMicros(self.clock.now().0.saturating_sub(half));
-                self.pieces.verified(job, changed, (view.moment()?, since));
+                self.pieces.verified(job, changed, view.moment()?, since);
                 Ok(())
             }
             other => {
@@ -453,8 +489,8 @@ impl PersonTable {
         // Taken after the view, so that it has every project that has persons in the view.
         let projects = self.projects(&job.range);
         let persons_max = self.renewal.persons_max;
-        let of = (through, view.moment()?);
-        let mut writing = Writing::new((table, &self.runtime), &job.range, of, persons_max);
+        let (runtime, moment) = (&self.runtime, view.moment()?);
+        let mut writing = Writing::new(table, runtime, &job.range, through, moment, persons_max);
         let files_max = if job.files.is_empty() { FILES_MAX } else { usize::MAX };
         if !writing.write(view, projects, files_max, stop)? {
             return Ok(None);

@@ -45,8 +45,8 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
         let none: [ValueBody; 0] = [];
         return Ok(csv::render(StatusCode::OK, call.rendering, &none));
     }
-    let tally = (Tally::new(&part), Tally::count);
-    let counted = app.engine.person_values(project, key, PERSONS_MAX, tally);
+    let tally = Tally::new(&part);
+    let counted = app.engine.person_values(project, key, PERSONS_MAX, tally, Tally::count);
     let told = counted.await.map_err(query::problem)?.told();
     csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, told).await
 }

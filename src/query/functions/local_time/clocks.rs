@@ -134,7 +134,7 @@ impl ScalarUDFImpl for LocalTime {
         let is_constant = args.args.iter().all(is_scalar);
         if let (Work::Moved(steps), [times, by @ ..]) = (&self.work, args.args.as_slice()) {
             let rows = if is_constant { 1 } else { args.number_rows };
-            return scalar_if(is_constant, self.moved(times, by, (steps, rows))?);
+            return scalar_if(is_constant, self.moved(times, by, steps, rows)?);
         }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let given = match (&self.work, arrays.as_slice()) {
@@ -191,7 +191,8 @@ impl LocalTime {
         &self,
         times: &ColumnarValue,
         by: &[ColumnarValue],
-        (steps, rows): (&[bool], usize),
+        steps: &[bool],
+        rows: usize,
     ) -> Result<ArrayRef> {
         let (unit, zone) = zone_of(&self.gives)?;
         let mut times = naive(unit, &times.to_array(rows)?);

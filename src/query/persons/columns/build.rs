@@ -72,9 +72,18 @@ struct Reading {
     read_bytes: AtomicUsize,
 }
 
+/// Persons that were read.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    persons: usize,
+    /// The memory that they take.
+    bytes: usize,
+}
+
 impl Reading {
     /// Takes note of what was read. Says whether all persons may fit if others take as much.
-    fn may_fit(&self, (persons, bytes): (usize, usize), bytes_max: usize) -> bool {
+    fn may_fit(&self, more: Amount, bytes_max: usize) -> bool {
+        let Amount { persons, bytes } = more;
         let read = self.read.fetch_add(persons, Ordering::Relaxed).saturating_add(persons);
         let bytes = self.read_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let expected = (bytes / read.max(1)).saturating_mul(self.persons);
@@ -97,7 +106,8 @@ impl Columns {
     /// question gets the others. Nothing is read for an asker who is gone or out of patience.
     pub(crate) async fn provide(
         self: Arc<Self>,
-        (identities, runtime): (Identities, Handle),
+        identities: Identities,
+        runtime: Handle,
         project: ProjectId,
         keys: Vec<Box<str>>,
         asker: Asker,
@@ -122,7 +132,7 @@ impl Columns {
         }
         // With others it may be too much, and alone not.
         let questions = if wanted.len() == 1 { REFUSED_FOR } else { PUSHED_FOR };
-        let read = columns.read((&identities, &runtime), project, keys, wanted).await;
+        let read = columns.read(&identities, &runtime, project, keys, wanted).await;
         self.building.store(0, Ordering::Relaxed);
         match read? {
             Err(Stopped::TooLarge(key)) => self.refuse((project, key), questions),
@@ -145,7 +155,8 @@ impl Columns {
 
     async fn read(
         self: &Arc<Self>,
-        (identities, runtime): (&Identities, &Handle),
+        identities: &Identities,
+        runtime: &Handle,
         project: ProjectId,
         keys: Vec<Box<str>>,
         wanted: Arc<[Box<str>]>,
@@ -190,7 +201,7 @@ impl Columns {
 
     /// The persons of a piece.
     fn part(&self, reading: &Reading, piece: &Piece) -> Result<Rows, Stopped> {
-        let (mut counted, pieces) = ((0, 0), &reading.pieces);
+        let (mut counted, pieces) = (Amount::default(), &reading.pieces);
         let kept = pieces.rows(piece).map_err(|refusal| Stopped::of(refusal, &pieces.keys))?;
         if let Some(rows) = kept {
             let has_room = self.has_room(reading, &rows, &mut counted);
@@ -216,13 +227,16 @@ impl Columns {
     }
 
     /// Whether there is room for the persons of a piece as far as they are read, and may be for all.
-    /// `counted` are those, and their memory, that were asked for before.
-    fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut (usize, usize)) -> bool {
-        let now = (rows.len(), rows.memory());
+    /// `counted` are those that were asked for before.
+    fn has_room(&self, reading: &Reading, rows: &Rows, counted: &mut Amount) -> bool {
+        let now = Amount { persons: rows.len(), bytes: rows.memory() };
         let before = std::mem::replace(counted, now);
-        let more = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+        let more = Amount {
+            persons: now.persons.saturating_sub(before.persons),
+            bytes: now.bytes.saturating_sub(before.bytes),
+        };
         reading.may_fit(more, self.bytes_max)
-            && self.grow((reading.pieces.project, &*reading.wanted), more.1)
+            && self.grow(reading.pieces.project, &reading.wanted, more.bytes)
     }
 
     /// Puts what was read beside what is there.

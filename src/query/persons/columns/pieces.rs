@@ -45,10 +45,11 @@ impl Pieces {
     /// All persons of a project, as of a view.
     pub(super) fn new(
         table: Option<Arc<PersonTable>>,
-        (project, view): (ProjectId, View),
+        project: ProjectId,
+        view: View,
         keys: Vec<Box<str>>,
     ) -> Result<Self, IdentityError> {
-        let parts = PersonTable::parts(table.as_deref(), (project, &view), RANGES)?;
+        let parts = PersonTable::parts(table.as_deref(), project, &view, RANGES)?;
         let Parts { store, parts, changed } = parts;
         let piece = |Part { numbers, file }: Part| Piece { numbers, file };
         let all = parts.into_iter().map(piece).collect();
@@ -72,7 +73,7 @@ impl Pieces {
             return Ok(None);
         }
         let keys = self.keys.iter().map(|key| Key::new(key)).collect();
-        let Some(found) = table.read(store, file, (self.project, &piece.numbers), keys) else {
+        let Some(found) = table.read(store, file, self.project, &piece.numbers, keys) else {
             return Ok(None);
         };
         let mut rows = Rows::new(&self.keys, 0);

@@ -315,7 +315,7 @@ impl<'a> Selection<'a> {
         // Those who are as old as the oldest may be more than there is room for.
         first.sort_unstable_by_key(|(created, _)| Reverse(*created));
         first.truncate(wanted);
-        self.ordered(&first, (oldest, ties), chosen, part)
+        self.ordered(&first, oldest, ties, chosen, part)
     }
 
     /// The part of those in `first`, who are in the order of their times. Of those with one time the
@@ -323,7 +323,8 @@ impl<'a> Selection<'a> {
     fn ordered(
         &self,
         first: &[(UnixMicros, usize)],
-        (oldest, ties): (UnixMicros, usize),
+        oldest: UnixMicros,
+        ties: usize,
         chosen: &Bitmap,
         part: Part,
     ) -> Result<Vec<i64>, IdentityError> {
@@ -355,15 +356,17 @@ impl<'a> Selection<'a> {
     ) -> Result<Vec<i64>, IdentityError> {
         let place = |number| self.rows.place(number);
         let is_chosen = |number| place(number).is_some_and(|place| chosen.contains(place));
-        along((self.view, self.project), newest, (count, is_chosen), self.stop)
+        along(self.view, self.project, newest, count, is_chosen, self.stop)
     }
 }
 
 /// The numbers of the first `count` persons of the list who were not created after `newest` and are chosen.
 pub(crate) fn along(
-    (view, project): (&View, ProjectId),
+    view: &View,
+    project: ProjectId,
     newest: UnixMicros,
-    (count, is_chosen): (usize, impl Fn(i64) -> bool),
+    count: usize,
+    is_chosen: impl Fn(i64) -> bool,
     stop: &AtomicBool,
 ) -> Result<Vec<i64>, IdentityError> {
     let mut numbers = Vec::new();

@@ -91,9 +91,10 @@ impl World {
         patience: Duration,
     ) {
         let keys = keys.iter().map(|key| (*key).into()).collect();
-        let store = (self.identities.clone(), self.runtime.handle().clone());
+        let (identities, runtime) = (self.identities.clone(), self.runtime.handle().clone());
         let asker = Asker { waits, patience };
-        self.runtime.block_on(Arc::clone(columns).provide(store, PROJECT, keys, asker)).unwrap();
+        let reading = Arc::clone(columns).provide(identities, runtime, PROJECT, keys, asker);
+        self.runtime.block_on(reading).unwrap();
     }
 }
 

@@ -29,7 +29,8 @@ impl Engine {
         &self,
         project: ProjectId,
         question: &Arc<PersonsQuestion>,
-        (now, part): (Now, Part),
+        now: Now,
+        part: Part,
         permit: &Arc<Permit>,
     ) -> Result<Option<Found>, QueryError> {
         let (columns, identities) = (Arc::clone(&self.shared.columns), self.identities().clone());
@@ -52,7 +53,7 @@ impl Engine {
         let listing = Arc::clone(permit);
         let found = self.on_a_thread(move |stop| {
             let _permit = listing;
-            listed(pieces, &parts, now, (part, LOOKED_UP_MAX), stop)
+            listed(pieces, &parts, now, part, LOOKED_UP_MAX, stop)
         });
         found.await.map(Some)
     }
@@ -82,7 +83,7 @@ pub(super) fn find_in_piece(
     stop: &AtomicBool,
 ) -> Result<(i64, Bitmap), IdentityError> {
     let (view, project, start) = (&pieces.view, pieces.project, piece.numbers.start);
-    let search = Search::new((view, project), question, now, stop)?;
+    let search = Search::new(view, project, question, now, stop)?;
     let (newest, mut found) = (search.newest(), Bitmap::default());
     let mut find = |number: i64| {
         found.insert(usize::try_from(number.saturating_sub(start)).unwrap_or(0));
@@ -111,7 +112,8 @@ pub(super) fn listed(
     pieces: Arc<Pieces>,
     found: &[(i64, Bitmap)],
     now: Now,
-    (part, looked_up_max): (Part, usize),
+    part: Part,
+    looked_up_max: usize,
     stop: &AtomicBool,
 ) -> Result<Found, IdentityError> {
     let (view, project) = (Arc::clone(&pieces.view), pieces.project);
@@ -132,7 +134,7 @@ pub(super) fn listed(
     } else {
         let is_chosen = |number| usize::try_from(number).is_ok_and(|number| all.contains(number));
         let newest = now.at.saturating_add(FUTURE);
-        numbers = along((&view, project), newest, (end, is_chosen), stop)?;
+        numbers = along(&view, project, newest, end, is_chosen, stop)?;
     }
     let numbers = numbers.into_iter().skip(part.offset).collect();
     Ok(Found { count, numbers, project, view })

@@ -56,10 +56,10 @@ impl Engine {
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
         // If they take half of the time that a question has, rows get the other half.
-        self.provide(project, keys, (PATIENCE, limit / 2)).await?;
+        self.provide(project, keys, PATIENCE, limit / 2).await?;
         let left = limit.saturating_sub(clock.monotonic().saturating_sub(started));
         let permit = self.permit().await?;
-        let found = self.look(project, question, (now, part), permit);
+        let found = self.look(project, question, now, part, permit);
         timeout(left, found).await.unwrap_or(Err(QueryError::Timeout(limit)))
     }
 
@@ -68,7 +68,8 @@ impl Engine {
         &self,
         project: ProjectId,
         question: Arc<PersonsQuestion>,
-        (now, part): (Now, Part),
+        now: Now,
+        part: Part,
         permit: Permit,
     ) -> Result<Found, QueryError> {
         // The permit is of the threads, which may go on for some time when nobody waits any more.
@@ -77,15 +78,15 @@ impl Engine {
         let asking = Arc::clone(&permit);
         let found = self.on_a_thread(move |stop| {
             let _permit = asking;
-            let bounds = (part, REMEMBERED_MAX);
-            find_in_columns(&columns, (project, &asked), now, bounds, stop)
+            let inquiry = Inquiry { project, question: &asked, now, part };
+            find_in_columns(&columns, inquiry, REMEMBERED_MAX, stop)
         });
         if let Some(found) = found.await? {
             return Ok(found);
         }
-        match self.find_in_files(project, &question, (now, part), &permit).await? {
+        match self.find_in_files(project, &question, now, part, &permit).await? {
             Some(found) => Ok(found),
-            None => self.find_in_rows(project, question, (now, part), permit).await,
+            None => self.find_in_rows(project, question, now, part, permit).await,
         }
     }
 
@@ -96,12 +97,14 @@ impl Engine {
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,
-        (patience, limit): (Duration, Duration),
+        patience: Duration,
+        limit: Duration,
     ) -> Result<(), QueryError> {
         let waits = Arc::new(());
         let asker = Asker { waits: Arc::downgrade(&waits), patience };
-        let store = (self.identities().clone(), self.shared.runtime.clone());
-        let reading = Arc::clone(&self.shared.columns).provide(store, project, keys, asker);
+        let (identities, runtime) = (self.identities().clone(), self.shared.runtime.clone());
+        let columns = Arc::clone(&self.shared.columns);
+        let reading = columns.provide(identities, runtime, project, keys, asker);
         let reading = self.shared.runtime.spawn(reading);
         match timeout(limit, reading).await {
             Ok(Ok(provided)) => provided,
@@ -115,7 +118,8 @@ impl Engine {
         &self,
         project: ProjectId,
         question: Arc<PersonsQuestion>,
-        (now, part): (Now, Part),
+        now: Now,
+        part: Part,
         permit: Arc<Permit>,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
@@ -124,7 +128,7 @@ impl Engine {
         if wanted_max > REMEMBERED_MAX {
             let found = self.on_a_thread(move |stop| {
                 let _permit = permit;
-                let search = Search::new((&own, project), &question, now, stop)?;
+                let search = Search::new(&own, project, &question, now, stop)?;
                 search.walk(part)
             });
             let (count, numbers) = found.await?;
@@ -132,7 +136,7 @@ impl Engine {
         }
         let work = move |view: &View, numbers, stop: &AtomicBool| {
             let _permit = &permit;
-            Search::new((view, project), &question, now, stop)?.scan(numbers, wanted_max)
+            Search::new(view, project, &question, now, stop)?.scan(numbers, wanted_max)
         };
         let (count, numbers) = joined(self.view_in_parts(own, work).await?, part);
         Ok(Found { count, numbers, project, view })
@@ -151,17 +155,27 @@ pub(super) fn joined(ranges: Vec<(usize, First)>, part: Part) -> (usize, Vec<i64
     (count, numbers.skip(part.offset).take(part.limit).collect())
 }
 
+/// A question about everybody, and which part of its answer is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inquiry<'q> {
+    pub(super) project: ProjectId,
+    pub(super) question: &'q PersonsQuestion,
+    /// The present, for dates of its filters.
+    pub(super) now: Now,
+    pub(super) part: Part,
+}
+
 /// The persons who answer, if columns can tell; their order in the list is found in memory up to
 /// `ordered_max`.
 pub(super) fn find_in_columns(
     columns: &Columns,
-    (project, question): (ProjectId, &PersonsQuestion),
-    now: Now,
-    (part, ordered_max): (Part, usize),
+    inquiry: Inquiry<'_>,
+    ordered_max: usize,
     stop: &AtomicBool,
 ) -> Result<Option<Found>, IdentityError> {
+    let Inquiry { project, question, now, part } = inquiry;
     let found = columns.ask(project, stop, |rows, view, asked_at| {
-        let search = Search::new((&view, project), question, now, stop)?;
+        let search = Search::new(&view, project, question, now, stop)?;
         let newest = search.newest();
         let selection =
             Selection { rows, view: &view, project, asked_at, now, newest, ordered_max, stop };

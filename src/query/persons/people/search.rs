@@ -86,7 +86,8 @@ impl PersonsQuestion {
 
 impl<'a> Search<'a> {
     pub(super) fn new(
-        (view, project): (&'a View, ProjectId),
+        view: &'a View,
+        project: ProjectId,
         question: &'a PersonsQuestion,
         now: Now,
         stop: &'a AtomicBool,
@@ -267,7 +268,8 @@ impl<'a> Search<'a> {
                 predicate.matches_value(value.as_deref(), self.now)
             }
             Filter::Property { scope: Scope::PersonMetadata, predicate } => {
-                let value = place_value(&predicate.key, subject.place());
+                let (uuid, created_at, is_identified) = subject.place();
+                let value = place_value(&predicate.key, uuid, created_at, is_identified);
                 predicate.matches_value(value.as_ref(), self.now)
             }
             Filter::Property { .. } | Filter::Flag { .. } => false,
@@ -280,7 +282,9 @@ impl<'a> Search<'a> {
 /// creation, and whether it is identified.
 pub(crate) fn place_value(
     key: &str,
-    (uuid, created_at, is_identified): (Uuid, UnixMicros, bool),
+    uuid: Uuid,
+    created_at: UnixMicros,
+    is_identified: bool,
 ) -> Option<Value> {
     match key {
         "created_at" => Some(Value::from(created_at.to_rfc3339())),

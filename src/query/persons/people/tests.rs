@@ -18,11 +18,11 @@ use uuid::Uuid;
 use crate::kernel::parts::in_parts;
 use crate::persons::columns::{Asker, Columns};
 use crate::persons::people::files::{find_in_piece, listed, pieces_of};
-use crate::persons::people::full_scan::{find_in_columns, joined};
+use crate::persons::people::full_scan::{Inquiry, find_in_columns, joined};
 use crate::persons::people::search::Search;
 use crate::persons::people::tests::world::{AMPLE, INTERVAL, NOW, PROJECTS, World, naive};
 use crate::persons::people::{Found, Part, PersonsQuestion};
-use crate::persons::person_table::PersonTable;
+use crate::persons::person_table::{PersonTable, PersonTableSettings};
 use weir_disk::OsDisk;
 use weir_event::predicate::moment::Now;
 use weir_identity::change::{Op, OpKind, Record, Update};
@@ -39,15 +39,16 @@ fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &
 fn read(runtime: &Runtime, columns: &Arc<Columns>, identities: &Identities, keys: Vec<Box<str>>) {
     let waits = Arc::new(());
     let asker = Asker { waits: Arc::downgrade(&waits), patience: Duration::MAX };
-    let store = (identities.clone(), runtime.handle().clone());
-    runtime.block_on(Arc::clone(columns).provide(store, PROJECTS[0], keys, asker)).unwrap();
+    let (identities, handle) = (identities.clone(), runtime.handle().clone());
+    let reading = Arc::clone(columns).provide(identities, handle, PROJECTS[0], keys, asker);
+    runtime.block_on(reading).unwrap();
 }
 
 fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
     let stop = AtomicBool::new(false);
     // Some parts are beyond it, some not.
-    let bounds = (part, 5);
-    find_in_columns(columns, (PROJECTS[0], question), Now::utc(NOW), bounds, &stop).unwrap()
+    let inquiry = Inquiry { project: PROJECTS[0], question, now: Now::utc(NOW), part };
+    find_in_columns(columns, inquiry, 5, &stop).unwrap()
 }
 
 fn in_files(
@@ -61,8 +62,7 @@ fn in_files(
     let find = |piece| find_in_piece(&pieces, piece, question, Now::utc(NOW), &stop).unwrap();
     let found: Vec<_> = pieces.all.iter().map(find).collect();
     // Some are more, some not.
-    let bounds = (part, 5);
-    Some(listed(Arc::new(pieces), &found, Now::utc(NOW), bounds, &stop).unwrap())
+    Some(listed(Arc::new(pieces), &found, Now::utc(NOW), part, 5, &stop).unwrap())
 }
 
 /// The persons table of a world, with so many persons in a file.
@@ -72,13 +72,16 @@ fn table(
     directory: &Path,
     persons_max: usize,
 ) -> Arc<PersonTable> {
-    let table = PersonTable::new(
-        Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
-        (world.identities.clone(), Arc::new(|| PROJECTS.to_vec())),
-        "node".to_owned(),
-        (runtime.handle().clone(), world.clock.clone()),
-        (INTERVAL, Duration::from_hours(1)),
-    );
+    let table = PersonTable::new(PersonTableSettings {
+        tables: Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
+        identities: world.identities.clone(),
+        projects: Arc::new(|| PROJECTS.to_vec()),
+        app_id: "node".to_owned(),
+        runtime: runtime.handle().clone(),
+        clock: world.clock.clone(),
+        interval: INTERVAL,
+        stale_max: Duration::from_hours(1),
+    });
     let table = table.unwrap().with_persons_max(persons_max);
     table.create().unwrap();
     Arc::new(table)
@@ -103,7 +106,7 @@ fn check_rows(
     let wanted: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
     let expected = (all.len(), wanted);
     let stop = AtomicBool::new(false);
-    let search = Search::new((&view, PROJECTS[0]), &question, Now::utc(NOW), &stop).unwrap();
+    let search = Search::new(&view, PROJECTS[0], &question, Now::utc(NOW), &stop).unwrap();
     assert_eq!(search.walk(part).unwrap(), expected, "{context}: along the list");
     let wanted_max = part.offset.saturating_add(part.limit);
     let numbers = 1..view.next_number().unwrap();
@@ -112,7 +115,7 @@ fn check_rows(
     let (own_view, own_question) = (Arc::clone(&view), Arc::clone(&question));
     let work = move |numbers| {
         let stop = AtomicBool::new(false);
-        let search = Search::new((&own_view, PROJECTS[0]), &own_question, Now::utc(NOW), &stop)?;
+        let search = Search::new(&own_view, PROJECTS[0], &own_question, Now::utc(NOW), &stop)?;
         search.scan(numbers, wanted_max)
     };
     let parts = runtime.block_on(in_parts(runtime.handle(), numbers, work)).unwrap().unwrap();
@@ -223,7 +226,7 @@ fn look_ups_and_a_naive_look_agree() {
         assert!(!question.is_about_everybody(), "{question:?}");
         let view = world.identities.view();
         let stop = AtomicBool::new(false);
-        let search = Search::new((&view, PROJECTS[0]), &question, Now::utc(NOW), &stop).unwrap();
+        let search = Search::new(&view, PROJECTS[0], &question, Now::utc(NOW), &stop).unwrap();
         let (count, numbers) = search.find(part).unwrap();
         let all = naive(&view, PROJECTS[0], &question);
         let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();

@@ -21,7 +21,8 @@ impl Engine {
         project: ProjectId,
         key: String,
         persons_max: usize,
-        (mut seen, count): (T, impl Fn(&mut T, &Value, usize) + Send + 'static),
+        mut seen: T,
+        count: impl Fn(&mut T, &Value, usize) + Send + 'static,
     ) -> Result<T, QueryError> {
         let columns = Arc::clone(&self.shared.columns);
         self.read(move |view, stop| {
@@ -30,7 +31,7 @@ impl Engine {
                 return Ok(seen);
             }
             let visit = |value: &Value| count(&mut seen, value, 1);
-            scan((&view, project), &key, persons_max, (stop, visit))?;
+            scan(&view, project, &key, persons_max, stop, visit)?;
             Ok(seen)
         })
         .await
@@ -38,10 +39,12 @@ impl Engine {
 }
 
 fn scan(
-    (view, project): (&View, ProjectId),
+    view: &View,
+    project: ProjectId,
     key: &str,
     persons_max: usize,
-    (stop, mut visit): (&AtomicBool, impl FnMut(&Value)),
+    stop: &AtomicBool,
+    mut visit: impl FnMut(&Value),
 ) -> Result<(), IdentityError> {
     let (key, mut left) = (Key::new(key), persons_max);
     view.scan_newest_rows(project, |row| {

@@ -45,7 +45,8 @@ pub(crate) type Values<'b> = (Vec<&'b str>, Vec<Option<usize>>);
 pub(crate) async fn read(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
-    (project, numbers): (ProjectId, &Range<i64>),
+    project: ProjectId,
+    numbers: &Range<i64>,
     keys: Vec<Key>,
 ) -> Result<FilePersons, ParquetError> {
     let names: Vec<String> = keys.iter().map(column_name).collect();
@@ -107,8 +108,16 @@ pub(crate) struct FileBatch {
     pub(crate) columns: Vec<ArrayRef>,
 }
 
-/// The columns `names` of a project's persons with these numbers, texts as views, in batches of at most `rows`. If
-/// `keys` are given `properties` has only these, where they have columns.
+/// What a scan reads of persons.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanColumns<'k> {
+    /// The names of the columns.
+    pub(crate) names: Vec<String>,
+    /// If they are given `properties` has only these, where they have columns.
+    pub(crate) keys: Option<&'k [Key]>,
+}
+
+/// These columns of a project's persons with these numbers, texts as views, in batches of at most `rows`.
 ///
 /// # Errors
 ///
@@ -116,10 +125,12 @@ pub(crate) struct FileBatch {
 pub(crate) async fn scan(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
-    (project, numbers): (ProjectId, Range<i64>),
-    (names, keys): (Vec<String>, Option<&[Key]>),
+    project: ProjectId,
+    numbers: Range<i64>,
+    columns: ScanColumns<'_>,
     rows: usize,
 ) -> Result<FileRows, ParquetError> {
+    let ScanColumns { names, keys } = columns;
     let is_asked = |name: &str| names.iter().any(|own| own == name);
     let view = |name: &str| match name {
         "uuid" | PROPERTIES => Some(DataType::Utf8View),

@@ -95,7 +95,8 @@ impl Parts {
     /// `cuts` parts at most.
     pub(super) fn of(
         pieces: Option<&Pieces>,
-        (project, view): (ProjectId, &View),
+        project: ProjectId,
+        view: &View,
         cuts: usize,
     ) -> Result<Self, IdentityError> {
         let next = view.next_number()?;
@@ -202,7 +203,8 @@ impl Pieces {
         &self,
         store: Arc<dyn ObjectStore>,
         files: &[Arc<DataFile>],
-        (current, as_of): (Option<u64>, u64),
+        current: Option<u64>,
+        as_of: u64,
     ) {
         let mut state = self.state.lock();
         let is_first = state.store.replace(store).is_none();
@@ -236,7 +238,7 @@ impl Pieces {
         let state = self.state.lock();
         let spans = state.spans.iter().enumerate();
         let ranked = spans.filter(|(_, span)| span.as_of <= applied).filter_map(|(at, span)| {
-            let (rank, need) = rank(span, state.changed.count(&span.range), (now, renewal))?;
+            let (rank, need) = rank(span, state.changed.count(&span.range), now, renewal)?;
             Some((rank, at, need))
         });
         let (_, at, need) = ranked.max_by_key(|(rank, at, _)| (*rank, std::cmp::Reverse(*at)))?;
@@ -305,7 +307,8 @@ impl Pieces {
         &self,
         job: &Job,
         changed: PersonSet,
-        (moment, since): (Moment, UnixMicros),
+        moment: Moment,
+        since: UnixMicros,
     ) {
         let mut state = self.state.lock();
         state.renewing = None;
@@ -402,7 +405,8 @@ impl State {
 fn rank(
     span: &Span,
     changed: u64,
-    (now, renewal): (UnixMicros, &Renewal),
+    now: UnixMicros,
+    renewal: &Renewal,
 ) -> Option<((u8, u128), Need)> {
     if span.trust == Trust::Unverified {
         return Some(((2, 0), Need::Unverified));

@@ -71,19 +71,22 @@ impl Bench {
         identities: &Identities,
     ) -> PersonTable {
         let root = directory.parent().expect("a directory of tables").to_path_buf();
-        let table = PersonTable::new(
-            Tables::in_directory(disk, root),
-            (identities.clone(), Arc::new(|| PROJECTS.to_vec())),
-            APP.to_owned(),
-            (self.runtime.handle().clone(), self.clock.clone()),
-            (INTERVAL, HOUR),
-        );
+        let table = PersonTable::new(PersonTableSettings {
+            tables: Tables::in_directory(disk, root),
+            identities: identities.clone(),
+            projects: Arc::new(|| PROJECTS.to_vec()),
+            app_id: APP.to_owned(),
+            runtime: self.runtime.handle().clone(),
+            clock: self.clock.clone(),
+            interval: INTERVAL,
+            stale_max: HOUR,
+        });
         table.expect("reads")
     }
 
     /// Applies a record to the `nth` project.
     fn apply(&self, sequence: u64, nth: usize, ops: Vec<Op>) {
-        apply(&self.identities, sequence, (nth, ops));
+        apply(&self.identities, sequence, nth, ops);
     }
 }
 
@@ -91,7 +94,7 @@ fn identities(directory: &std::path::Path, name: &str) -> Identities {
     Identities::open(&directory.join(name), LIMITS).expect("opens")
 }
 
-fn apply(identities: &Identities, sequence: u64, (nth, ops): (usize, Vec<Op>)) {
+fn apply(identities: &Identities, sequence: u64, nth: usize, ops: Vec<Op>) {
     let project = PROJECTS[nth];
     identities.apply(&[Record { sequence, project, ops }]).expect("applies");
 }
@@ -328,7 +331,7 @@ fn persons_that_the_store_has_lost_stay_in_the_table() {
     let lost = identities(bench.directory.path(), "lost");
     assert!(!lost.is_incomplete().expect("reads"));
     lost.mark_incomplete().expect("writes");
-    apply(&lost, 2, (0, vec![touch("late")]));
+    apply(&lost, 2, 0, vec![touch("late")]);
     let directory = bench.directory.path().join("persons");
     let table = bench.table_on(Arc::new(OsDisk), directory.clone(), &lost);
     let refused = table.write(&|| false).expect_err("would lose persons");
@@ -453,9 +456,9 @@ fn a_power_cut_leaves_one_copy_or_the_next() {
     let bench = Bench::new();
     let later = identities(bench.directory.path(), "later");
     for identities in [&bench.identities, &later] {
-        apply(identities, 1, (0, people()));
+        apply(identities, 1, 0, people());
     }
-    apply(&later, 2, (0, vec![merge("b", "c"), touch("f")]));
+    apply(&later, 2, 0, vec![merge("b", "c"), touch("f")]);
     let states = [Vec::new(), expected(&bench.identities), expected(&later)];
     let open = |disk: &SimDisk, identities: &Identities| {
         bench.table_on(Arc::new(disk.clone()), "/data/persons".into(), identities)

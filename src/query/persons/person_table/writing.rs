@@ -24,8 +24,10 @@ pub(super) struct Writing<'a> {
     table: &'a DeltaTable,
     runtime: &'a Handle,
     range: Range<Place>,
-    /// The sequence and the state of the view that persons are read from.
-    of: (u64, Moment),
+    /// The sequence of the view that persons are read from.
+    as_of: u64,
+    /// The state of the view.
+    moment: Moment,
     persons_max: usize,
     made: Vec<Span>,
     /// Where the next file begins.
@@ -35,13 +37,15 @@ pub(super) struct Writing<'a> {
 impl<'a> Writing<'a> {
     /// Nothing yet.
     pub(super) fn new(
-        (table, runtime): (&'a DeltaTable, &'a Handle),
+        table: &'a DeltaTable,
+        runtime: &'a Handle,
         range: &Range<Place>,
-        of: (u64, Moment),
+        as_of: u64,
+        moment: Moment,
         persons_max: usize,
     ) -> Self {
         let (range, start, made) = (range.clone(), range.start, Vec::new());
-        Self { table, runtime, range, of, persons_max, made, start }
+        Self { table, runtime, range, as_of, moment, persons_max, made, start }
     }
 
     /// Writes the persons of these projects and numbers, or the first of them, `files_max` files at most. `false` if it
@@ -88,7 +92,7 @@ impl<'a> Writing<'a> {
 
     /// Ends a file, which has all persons up to `end`.
     fn end(&mut self, draft: Draft, end: Place) -> Result<(), StoreError> {
-        let (range, (as_of, moment)) = (self.start..end, self.of);
+        let (range, as_of, moment) = (self.start..end, self.as_of, self.moment);
         self.start = end;
         let mut files = Vec::new();
         if draft.len() > 0 {

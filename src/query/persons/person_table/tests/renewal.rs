@@ -296,7 +296,7 @@ fn a_damaged_file_is_written_anew() {
     let store = parts.store.expect("files");
     let read = |part: &crate::persons::person_table::Part| {
         let file = part.file.as_ref()?;
-        files.table.read(&store, file, (PROJECTS[0], &part.numbers), Vec::new())
+        files.table.read(&store, file, PROJECTS[0], &part.numbers, Vec::new())
     };
     let read: Vec<bool> = parts.parts.iter().map(|part| read(part).is_some()).collect();
     assert_eq!(read.iter().filter(|is_read| **is_read).count(), 1, "{read:?}");
@@ -355,7 +355,7 @@ fn seen(files: &Files, context: &str) {
             at = part.numbers.end;
             let places = (project, part.numbers.start)..(project, part.numbers.end);
             if let (Some(file), Some(store)) = (&part.file, &parts.store) {
-                let found = files.table.read(store, file, (project, &part.numbers), Vec::new());
+                let found = files.table.read(store, file, project, &part.numbers, Vec::new());
                 let found = found.expect("reads").persons;
                 numbers.extend(found.into_iter().map(|(number, ..)| number));
                 for (_, changed) in parts.changed.within(&places) {
