@@ -163,7 +163,7 @@ fn definitions(criterion: &mut Criterion, body: &[u8]) {
             for (name, properties) in black_box(&events) {
                 for (key, track, value) in properties {
                     let hash = if *track == Track::Name { hasher.hash_one(key) } else { 0 };
-                    collector.property((key, hash), *track, *value);
+                    collector.property(key, hash, *track, *value);
                 }
                 collector.commit(name.clone());
             }

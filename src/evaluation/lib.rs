@@ -147,7 +147,7 @@ impl Evaluator {
         context.read(&view, metadata, request)?;
         let flags = metadata.flag_set(request.project);
         if flags.is_some_and(|flags| flags.continuity_keys().next().is_some()) {
-            let ids = self.ids_of((&view, context.person.as_deref()), request).await;
+            let ids = self.ids_of(&view, context.person.as_deref(), request).await;
             context.hash_keys = match ids {
                 Some(ids) => self.hash_keys(metadata, &ids, request).await,
                 None => Err(()),
@@ -177,7 +177,8 @@ impl Evaluator {
     /// up. Runs on the CPU pool, because the ids of a person are spread over the disk.
     async fn ids_of(
         &self,
-        (view, person): (&Arc<View>, Option<&Person>),
+        view: &Arc<View>,
+        person: Option<&Person>,
         request: &EvaluationRequest<'_>,
     ) -> Option<HashKeyIds> {
         let (project, number) = (request.project, person.map(|person| person.number));

@@ -31,7 +31,7 @@ pub fn memberships(
     now: Now,
 ) -> impl Fn(&View, i64, &Person) -> bool + Send + Sync + 'static {
     move |view, id, person| {
-        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
+        with_subject(view, project, person, String::new(), now, |subject, uuids| {
             Memberships::new(&set, uuids).contains(id, subject).unwrap_or(false)
         })
     }
@@ -41,7 +41,8 @@ pub fn memberships(
 pub fn with_subject<T>(
     view: &View,
     project: ProjectId,
-    (person, distinct_id): (&Person, String),
+    person: &Person,
+    distinct_id: String,
     now: Now,
     ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
 ) -> T {

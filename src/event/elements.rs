@@ -54,7 +54,8 @@ impl<'c> Element<'c> {
 
     /// Reads an element from the start of `chain`, and the `;` after it; returns it with the rest.
     fn read(chain: &'c str) -> (Self, &'c str) {
-        let (names, mut rest) = match chain.char_indices().find(|at| is_end_of_names(chain, *at)) {
+        let mut characters = chain.char_indices();
+        let (names, mut rest) = match characters.find(|(at, c)| is_end_of_names(chain, *at, *c)) {
             Some((at, _)) => chain.split_at(at),
             None => (chain, ""),
         };
@@ -89,7 +90,7 @@ pub fn elements(chain: &str) -> Vec<Element<'_>> {
 
 /// Whether the tag and the classes end here: at the end of the element, or at its attributes. Classes may contain `:`,
 /// too, but none that the name of an attribute follows.
-fn is_end_of_names(chain: &str, (at, character): (usize, char)) -> bool {
+fn is_end_of_names(chain: &str, at: usize, character: char) -> bool {
     let is_attribute = || {
         let after = chain.get(at + 1..).unwrap_or_default();
         let is_of_name =

@@ -145,7 +145,7 @@ impl Drawn {
     fn link_list(&mut self, directory: &Path) -> Result<(), IdentityError> {
         let current = std::fs::read(directory.join(CURRENT)).map_err(failed(directory))?;
         let version = version_of(&current).ok_or_else(|| damaged(directory))?;
-        self.add_version(LIST_OF_KEYSPACES, directory, (current, version))?;
+        self.add_version(LIST_OF_KEYSPACES, directory, current, version)?;
         let tables = directory.join(TABLES);
         for entry in std::fs::read_dir(&tables).map_err(failed(&tables))? {
             let path = entry.map_err(failed(&tables))?.path();
@@ -162,7 +162,7 @@ impl Drawn {
             let current = std::fs::read(directory.join(CURRENT)).map_err(failed(directory))?;
             if version_of(&current) == Some(held.version) {
                 let name = name_of(directory)?;
-                match self.add_version(&name, directory, (current, held.version)) {
+                match self.add_version(&name, directory, current, held.version) {
                     Ok(()) => return Ok(held),
                     // It was removed, as there is a newer one.
                     Err(IdentityError::Image { source, .. })
@@ -180,7 +180,8 @@ impl Drawn {
         &mut self,
         keyspace: &str,
         directory: &Path,
-        (current, version): (Vec<u8>, u64),
+        current: Vec<u8>,
+        version: u64,
     ) -> Result<(), IdentityError> {
         let name = format!("v{version}");
         let contents = std::fs::read(directory.join(&name)).map_err(failed(directory))?;

@@ -260,7 +260,7 @@ impl<'s> WriteSet<'s> {
                 return Ok(());
             }
             OpKind::GroupUpdate { group_type, key, set } => {
-                return self.update_group(project, op, (group_type, key), set);
+                return self.update_group(project, op, group_type, key, set);
             }
             OpKind::Split { person, keep } => return self.split(project, op, *person, keep),
             OpKind::Change { person, update } => {
@@ -455,8 +455,8 @@ impl<'s> WriteSet<'s> {
         let number = self.insert_person(project, person);
         for id in [Some(creation.primary), creation.secondary].into_iter().flatten() {
             let position = self.next_position();
-            self.assign(project, id, (number, uuid));
-            self.attach(project, number, (position, id.into()));
+            self.assign(project, id, number, uuid);
+            self.attach(project, number, position, id.into());
         }
         number
     }
@@ -484,7 +484,7 @@ impl<'s> WriteSet<'s> {
     }
 
     /// Adds a distinct id to a person whose row is here.
-    fn attach(&mut self, project: ProjectId, number: i64, (position, id): (i64, Box<str>)) {
+    fn attach(&mut self, project: ProjectId, number: i64, position: i64, id: Box<str>) {
         self.detached.remove(&(project, number, position));
         self.grow(memory_estimate::entry(id.len()));
         if let Some(row) = self.persons.get_mut(&number) {
@@ -511,8 +511,8 @@ impl<'s> WriteSet<'s> {
         }
         if let Some(id) = revision.attach {
             let position = self.next_position();
-            self.assign(project, id, (revision.person, uuid));
-            self.attach(project, revision.person, (position, id.into()));
+            self.assign(project, id, revision.person, uuid);
+            self.attach(project, revision.person, position, id.into());
         }
         Ok(())
     }
@@ -524,7 +524,7 @@ impl<'s> WriteSet<'s> {
     }
 
     /// Maps a distinct id, and the events stored under the uuid made from it, to a person.
-    fn assign(&mut self, project: ProjectId, distinct_id: &str, (number, uuid): (i64, Uuid)) {
+    fn assign(&mut self, project: ProjectId, distinct_id: &str, number: i64, uuid: Uuid) {
         self.set_id(project, distinct_id, IdState::Person(number));
         let own = PersonId::of(project, distinct_id).0;
         if own != uuid {
@@ -551,7 +551,8 @@ impl<'s> WriteSet<'s> {
         &mut self,
         project: ProjectId,
         op: &Op,
-        (group_type, key): (&str, &str),
+        group_type: &str,
+        key: &str,
         set: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<(), IdentityError> {
         if !group::is_group_name(key) {

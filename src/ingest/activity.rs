@@ -28,7 +28,7 @@ pub(super) fn entries(
     for effect in effects {
         let (project, at, place) = (effect.project, effect.at, effect.place);
         entries.push(Elsewhere {
-            id: entry_id(project, at, (effect.sequence, place)),
+            id: entry_id(project, at, effect.sequence, place),
             project,
             user: user_of(effect.sequence),
             at,
@@ -62,11 +62,11 @@ pub fn entry_ids(
     sequence: Sequence,
     persons: usize,
 ) -> Vec<Uuid> {
-    (0..).take(persons).map(|place| entry_id(project, at, (sequence.0, place))).collect()
+    (0..).take(persons).map(|place| entry_id(project, at, sequence.0, place)).collect()
 }
 
 /// Id of the activity entry of the effect at index `place` among those of the record with `sequence`.
-fn entry_id(project: ProjectId, at: UnixMicros, (sequence, place): (u64, u32)) -> Uuid {
+fn entry_id(project: ProjectId, at: UnixMicros, sequence: u64, place: u32) -> Uuid {
     let name = format!("{project}:{sequence}:{place}:{}", at.0);
     Uuid::new_v5(&NAMESPACE, name.as_bytes())
 }
@@ -158,7 +158,7 @@ mod tests {
     use weir_metadata::activity::{Forgotten, Scope, Verb};
     use weir_storage::wal::Sequence;
 
-    fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {
+    fn effect(sequence: u64, place: u32, done: PersonDone) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));
         Effect { project, sequence, place, at, done: Done::Person { number: 3, uuid, done } }
     }
@@ -225,6 +225,10 @@ mod tests {
         PersonDone::Deleted { extent, distinct_ids }
     }
 
+    fn changed(before: Value, after: Value) -> PersonDone {
+        PersonDone::Changed(Difference { before: object(before), after: object(after) })
+    }
+
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
     }
@@ -232,25 +236,14 @@ mod tests {
     #[test]
     fn every_effect_is_one_entry_that_is_the_same_at_every_attempt() {
         let effects = [
-            effect((1, 0), deleted(Extent::Person, &["a"])),
-            effect((1, 1), deleted(Extent::Person, &[])),
-            effect((2, 0), deleted(Extent::Person, &[])),
+            effect(1, 0, deleted(Extent::Person, &["a"])),
+            effect(1, 1, deleted(Extent::Person, &[])),
+            effect(2, 0, deleted(Extent::Person, &[])),
+            effect(4, 0, changed(json!({"plan": "free"}), json!({"plan": "pro", "age": 4}))),
+            effect(5, 0, changed(json!({"age": 4}), json!({}))),
             effect(
-                (4, 0),
-                PersonDone::Changed(Difference {
-                    before: object(json!({"plan": "free"})),
-                    after: object(json!({"plan": "pro", "age": 4})),
-                }),
-            ),
-            effect(
-                (5, 0),
-                PersonDone::Changed(Difference {
-                    before: object(json!({"age": 4})),
-                    after: Map::new(),
-                }),
-            ),
-            effect(
-                (6, 0),
+                6,
+                0,
                 PersonDone::Split { before: vec!["a".into(), "b".into()], after: vec!["b".into()] },
             ),
         ];
@@ -267,7 +260,7 @@ mod tests {
         let without_id = Forgotten { uuids: vec![own], distinct_ids: Vec::new() };
         let without = Some(without_id);
         assert_eq!(forgotten, [Some(with_id), without.clone(), without, None, None, None]);
-        let events = effect((7, 0), deleted(Extent::Events, &[]));
+        let events = effect(7, 0, deleted(Extent::Events, &[]));
         assert_eq!(entries(&[events], user)[0].forgotten, None, "who loses its events alone stays");
         // After a crash the later effects arrive in a batch of their own.
         let again = [entries(&effects[..2], user), entries(&effects[2..], user)].concat();

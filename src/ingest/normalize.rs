@@ -179,7 +179,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         if let Some(meaning) = known.meaning {
             self.members.push(Member { meaning, start, end: range.end });
         }
-        self.define((key.text, hash), known, current.value());
+        self.define(key.text, hash, known, current.value());
         if let Some(index) = known.lift {
             self.auto_sets.note(index, range.clone(), current);
         }
@@ -232,18 +232,18 @@ impl<'a, 'r> Batch<'a, 'r> {
     }
 
     /// Records the definition of a property that is stored.
-    fn define(&mut self, key: (&'a str, u64), known: KeyUse, value: Value<'a>) {
+    fn define(&mut self, key: &'a str, hash: u64, known: KeyUse, value: Value<'a>) {
         // `true` is the default, and is not stored.
         let is_removed =
             known.meaning == Some(Meaning::ProcessPersonProfile) && value != Value::Boolean(false);
         if !is_removed {
-            self.definitions.property(key, known.track, value);
+            self.definitions.property(key, hash, known.track, value);
         }
     }
 
     /// Records the definition of a property that the sender gave outside of `properties`.
     fn define_added(&mut self, key: &'a str, value: Value<'a>) {
-        self.define((key, self.keys.hash(key)), self.keys.get(key), value);
+        self.define(key, self.keys.hash(key), self.keys.get(key), value);
     }
 
     /// Sets a text column, for a value that is likely to repeat.

@@ -115,17 +115,12 @@ impl Deeds {
         let find = engine.read(move |view, stop| {
             let mut found = Vec::new();
             view.scan_persons(project, |person| {
-                let holds = with_subject(
-                    &view,
-                    project,
-                    (&person, String::new()),
-                    now,
-                    |subject, uuids| {
+                let holds =
+                    with_subject(&view, project, &person, String::new(), now, |subject, uuids| {
                         let memberships = Memberships::new(&set, uuids);
                         let cohorts = Answered { memberships, did: &did, person: person.uuid };
                         rule.holds(subject, &cohorts).unwrap_or(false)
-                    },
-                );
+                    });
                 found.extend(holds.then_some(person.uuid));
                 let is_over = found.len() > MEMBERS_MAX || stop.load(Ordering::Relaxed);
                 if is_over { Flow::Break(()) } else { Flow::Continue(()) }

@@ -17,7 +17,8 @@ pub(super) fn bytes(
     move |text| {
         let size = |text: &str| text.parse::<ByteSize>();
         let value = size(text).map_err(|_| "it is no size such as 1048576 or 1MiB".to_owned())?;
-        within(value, (size(least)?, size(greatest)?), (least, greatest))
+        let range = size(least)?..=size(greatest)?;
+        if range.contains(&value) { Ok(value) } else { Err(outside(least, greatest)) }
     }
 }
 
@@ -29,7 +30,8 @@ pub(super) fn time(
     move |text| {
         let time = |text: &str| humantime::parse_duration(text).map_err(|error| error.to_string());
         let value = time(text).map_err(|_| "it is no time such as 500ms, 10s or 5m".to_owned())?;
-        within(value, (time(least)?, time(greatest)?), (least, greatest))
+        let range = time(least)?..=time(greatest)?;
+        if range.contains(&value) { Ok(value) } else { Err(outside(least, greatest)) }
     }
 }
 
@@ -74,15 +76,8 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-fn within<T: PartialOrd>(
-    value: T,
-    (least, greatest): (T, T),
-    texts: (&str, &str),
-) -> Result<T, String> {
-    if least <= value && value <= greatest {
-        return Ok(value);
-    }
-    Err(format!("it must be from {} to {}", texts.0, texts.1))
+fn outside(least: &str, greatest: &str) -> String {
+    format!("it must be from {least} to {greatest}")
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Rates {
 
     /// The growth per second within about the last `span`, or since the first sample if that is shorter; `value` is that
     /// at `now`. `None` before there is something to compare with.
-    pub fn per_second(&self, (now, value): (Duration, u64), span: Duration) -> Option<f64> {
+    pub fn per_second(&self, now: Duration, value: u64, span: Duration) -> Option<f64> {
         let samples = self.0.lock();
         let before = samples.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= span);
         let (at, first) = *before.or_else(|| samples.front())?;
@@ -52,13 +52,13 @@ mod tests {
     fn rates_are_those_of_the_last_minute_and_hour() {
         let rates = Rates::default();
         let of = |at: u64, value: u64, span: u64| {
-            rates.per_second((Duration::from_secs(at), value), Duration::from_secs(span))
+            rates.per_second(Duration::from_secs(at), value, Duration::from_secs(span))
         };
         assert_eq!(of(0, 0, 60), None);
         rates.note(Duration::ZERO, 0);
         assert_eq!(of(0, 0, 60), None, "no time has passed");
-        let soon = (Duration::from_millis(999), 100);
-        assert_eq!(rates.per_second(soon, Duration::from_secs(60)), None);
+        let soon = Duration::from_millis(999);
+        assert_eq!(rates.per_second(soon, 100, Duration::from_secs(60)), None);
         assert_eq!(of(10, 50, 60), Some(5.0), "since the start");
         // 10 a second for an hour, then 100 a second for a minute.
         for second in 1..=3600 {

@@ -55,8 +55,8 @@ impl WriteSet<'_> {
         let bytes = memory_estimate::changed_person(person);
         self.grow(bytes);
         for (position, id) in moving {
-            self.assign(project, &id, (merger.target, target_uuid));
-            self.attach(project, merger.target, (position, id));
+            self.assign(project, &id, merger.target, target_uuid);
+            self.attach(project, merger.target, position, id);
         }
         *self.counts.entry(project).or_insert(0) -= 1;
         Ok(())

@@ -117,7 +117,7 @@ impl WriteSet<'_> {
         self.has_effect(project, op, to_person(&before, done));
         drop(before);
         if extent.has_events() {
-            self.mark(project, op, (uuid, ids.into_values().collect()));
+            self.mark(project, op, uuid, ids.into_values().collect());
         }
         if !extent.has_person() {
             return Ok(());
@@ -147,7 +147,7 @@ impl WriteSet<'_> {
 
     /// Records that the events of these distinct ids are deleted that come before the current
     /// record.
-    fn mark(&mut self, project: ProjectId, op: &Op, (person, ids): (Uuid, Vec<Box<str>>)) {
+    fn mark(&mut self, project: ProjectId, op: &Op, person: Uuid, ids: Vec<Box<str>>) {
         let place = Place { project, sequence: self.sequence(), ordinal: self.marks_made() };
         self.grow(
             ids.iter().map(|id| memory_estimate::entry(id.len())).fold(0, u64::saturating_add),

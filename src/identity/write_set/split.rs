@@ -61,7 +61,7 @@ impl WriteSet<'_> {
                 self.insert_person(project, person)
             };
             self.set_id(project, &id, IdState::Person(owner));
-            self.attach(project, owner, (position, id));
+            self.attach(project, owner, position, id);
         }
         self.uuids.insert((project, parts.uuid), Some(number));
         let row = self.row_to_change(number)?;

@@ -135,7 +135,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Adds a property of the current event. `hash` is that of `key`, always by the same hasher.
-    pub fn property(&mut self, (key, hash): (&'a str, u64), track: Track, value: Value<'a>) {
+    pub fn property(&mut self, key: &'a str, hash: u64, track: Track, value: Value<'a>) {
         match track {
             Track::Slot(slot) => {
                 self.event.slots |= bit(slot);

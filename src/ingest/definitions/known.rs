@@ -308,7 +308,7 @@ impl Project {
                 | OpKind::Change { update, .. }
                 | OpKind::Merge { update, .. } => {
                     for (key, value) in update.set.iter().chain(&update.set_once) {
-                        note(&mut self.persons, PropertyKind::Person, (key, value), new);
+                        note(&mut self.persons, PropertyKind::Person, key, value, new);
                     }
                     update
                         .auto_set
@@ -323,7 +323,7 @@ impl Project {
                     let index = index.and_then(|index| u8::try_from(index).ok());
                     if let (Some(index), Some(known)) = (index, known) {
                         for (key, value) in set {
-                            note(known, PropertyKind::Group(index), (key, value), new);
+                            note(known, PropertyKind::Group(index), key, value, new);
                         }
                     }
                 }
@@ -348,7 +348,7 @@ impl Project {
                     continue;
                 }
                 let Some(value) = auto_set.value(property) else { continue };
-                if note(&mut self.persons, PropertyKind::Person, (key, &value), new) {
+                if note(&mut self.persons, PropertyKind::Person, key, &value, new) {
                     self.auto_set |= bit(slot);
                 }
             }
@@ -360,7 +360,8 @@ impl Project {
 fn note(
     known: &mut HashMap<String, bool>,
     kind: PropertyKind,
-    (key, value): (&str, &Value),
+    key: &str,
+    value: &Value,
     new: &mut New<'_, '_>,
 ) -> bool {
     if key.len() > NAME_MAX_BYTES {

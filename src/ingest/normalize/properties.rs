@@ -134,12 +134,12 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         }
         self.copy(out, empty, from..sent.end.saturating_sub(1));
         if let Some(os) = &self.os {
-            self.copy_value(out, empty, ("$os", os));
+            self.copy_value(out, empty, "$os", os);
         }
         let groups = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
         for (key, place) in groups.into_iter().zip(&self.groups) {
             if let Some(place) = place {
-                self.copy_value(out, empty, (key, place));
+                self.copy_value(out, empty, key, place);
             }
         }
         if let Some(ip) = &self.address.added {
@@ -171,7 +171,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         }
     }
 
-    fn copy_value(&self, out: &mut Vec<u8>, empty: usize, (key, place): (&str, &Range<usize>)) {
+    fn copy_value(&self, out: &mut Vec<u8>, empty: usize, key: &str, place: &Range<usize>) {
         separate(out, empty);
         write_key(out, key);
         out.extend_from_slice(self.body.get(place.clone()).unwrap_or(b"null"));

@@ -174,7 +174,7 @@ pub(super) fn write_event<'a>(
         name = "$ai_trace";
     }
     rename(&mut properties);
-    write(out, (name, &distinct_id), span, &properties);
+    write(out, name, &distinct_id, span, &properties);
 }
 
 /// The event name, by the operation that the library reports.
@@ -295,7 +295,8 @@ fn messages(value: Cow<'_, Value>) -> Cow<'_, Value> {
 
 fn write(
     out: &mut Vec<u8>,
-    (name, distinct_id): (&str, &str),
+    name: &str,
+    distinct_id: &str,
     span: &Span,
     properties: &Properties<'_>,
 ) {

@@ -263,7 +263,7 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         // Persons are hashed by their first distinct id, as in PostHog.
         let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
         let first = ids.into_iter().next().unwrap_or_default();
-        let is_on = with_subject(view, project, (person, first), now, |subject, uuids| {
+        let is_on = with_subject(view, project, person, first, now, |subject, uuids| {
             let answers = flags.evaluate(subject, &selection, &Memberships::new(&set, uuids));
             answers.flags.iter().any(|a| a.result.as_ref().is_ok_and(|verdict| verdict.enabled))
         });

@@ -256,7 +256,7 @@ async fn count_persons(
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let now = snapshot.now(project, app.node.clock.now());
     let counted = audience::count_persons(&app.engine, project, move |view, person| {
-        with_subject(view, project, (person, String::new()), now, |subject, uuids| {
+        with_subject(view, project, person, String::new(), now, |subject, uuids| {
             let cohorts = Memberships::new(&set, uuids);
             let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
             evaluate(&condition, subject, surroundings).is_ok_and(|verdict| verdict.enabled)

@@ -58,8 +58,8 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
 fn figures(app: &App) -> Figures {
     let (metrics, vitals) = (&app.node.metrics, Vitals::of(app));
     let (table, text) = (TableLabels { table: "events" }, metrics.render());
-    let accepted = (app.node.clock.monotonic(), metrics.events_accepted.get());
-    let rate = |span: Duration| metrics.accepted_lately.per_second(accepted, span);
+    let (now, accepted) = (app.node.clock.monotonic(), metrics.events_accepted.get());
+    let rate = |span: Duration| metrics.accepted_lately.per_second(now, accepted, span);
     Figures {
         unready: app.shard.pipeline.readiness().err().map(|error| error.to_string()),
         rates: vec![

@@ -370,7 +370,7 @@ fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Sto
     put("uuid", json!(given.map(|id| id.to_string())));
 
     let (properties, is_verbatim) =
-        model_properties(event, &properties, (name, is_personless), client);
+        model_properties(event, &properties, name, is_personless, client);
     Some(Stored { row, properties, is_verbatim })
 }
 
@@ -378,7 +378,8 @@ fn model(event: &Json, sent_at: Option<i64>, client: Option<&str>) -> Option<Sto
 fn model_properties(
     event: &Json,
     properties: &Map<String, Json>,
-    (name, is_personless): (&str, bool),
+    name: &str,
+    is_personless: bool,
     client: Option<&str>,
 ) -> (Json, bool) {
     let none = Json::Null;
