@@ -5,4 +5,7 @@ pub mod accounts;
 pub mod activity;
 pub mod cohorts;
 pub mod definitions;
+pub mod keys;
+pub mod projects;
 pub mod sharing;
+pub mod warnings;

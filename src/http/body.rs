@@ -44,6 +44,7 @@ fields! {
     bool, boolean, {"type": "boolean"};
     UnixMicros, time, {"type": "string", "format": "date-time"};
     Vec<String>, texts, {"type": "array", "items": {"type": "string"}};
+    Vec<i64>, ids, {"type": "array", "items": {"type": "integer"}};
     Option<String>, nullable_text, {"type": ["string", "null"]};
     Option<UnixMicros>, nullable_time, {"type": ["string", "null"], "format": "date-time"};
     Option<i64>, nullable_integer, {"type": ["integer", "null"]};

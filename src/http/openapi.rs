@@ -264,18 +264,6 @@ impl Description {
         self.name = Some(name);
         self
     }
-
-    /// The same with another tag.
-    pub(super) const fn tagged(mut self, tag: &'static str) -> Self {
-        self.tag = Some(tag);
-        self
-    }
-
-    /// The same, with another endpoint to be preferred.
-    pub(super) const fn deprecated(mut self) -> Self {
-        self.is_deprecated = true;
-        self
-    }
 }
 
 /// Either of two types, where a route function answers one or the other; has no values.

@@ -3,6 +3,7 @@
 //! it themselves ([`Context::perform`]); both find the same rights checked.
 
 pub mod input;
+pub mod other_path;
 pub mod output;
 pub mod serve;
 
@@ -60,7 +61,7 @@ pub trait Operation: Input {
 }
 
 /// What an operation works with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Context<Who> {
     /// The engines.
     pub app: App,
@@ -151,12 +152,16 @@ pub enum Root {
     Neither,
 }
 
+/// Names and values of the `:names` in a path.
+pub type Named = [(&'static str, String)];
+
 /// Who asks for an operation, and about what.
 pub trait Caller: Clone + Send + Sync + Sized {
     /// The paths of its operations.
     const ROOT: Root;
 
-    /// `asker`, with the owner that the path names: a project or an organization; empty without one.
+    /// `asker`, with the owner that the path names: a project or an organization; empty without one. `path` has what else
+    /// the path names.
     ///
     /// # Errors
     ///
@@ -166,6 +171,7 @@ pub trait Caller: Clone + Send + Sync + Sized {
         request: &Request,
         asker: Asker,
         owner: &str,
+        path: &Named,
     ) -> Result<Self, Problem>;
 
     /// The one who looks at a page of a project.
@@ -185,7 +191,13 @@ pub trait Caller: Clone + Send + Sync + Sized {
 impl Caller for Asker {
     const ROOT: Root = Root::Neither;
 
-    fn of_path(_: &Snapshot, _: &Request, asker: Asker, _: &str) -> Result<Self, Problem> {
+    fn of_path(
+        _: &Snapshot,
+        _: &Request,
+        asker: Asker,
+        _: &str,
+        _: &Named,
+    ) -> Result<Self, Problem> {
         Ok(asker)
     }
 
@@ -210,6 +222,7 @@ impl Caller for Principal {
         request: &Request,
         asker: Asker,
         owner: &str,
+        _: &Named,
     ) -> Result<Self, Problem> {
         auth::principal(snapshot, request, asker, owner)
     }
@@ -267,6 +280,7 @@ impl Caller for Member {
         _: &Request,
         asker: Asker,
         owner: &str,
+        _: &Named,
     ) -> Result<Self, Problem> {
         let organization = auth::organization(snapshot, &asker.user, owner)?;
         Ok(Self { key: asker.key, user: asker.user, organization })

@@ -126,19 +126,6 @@ impl Page {
         csv::answer(&app.node.cpu, StatusCode::OK, rendering, envelope).await
     }
 
-    /// The same where the items are short and borrowed.
-    pub fn answer_short<T: Serialize>(
-        self,
-        app: &App,
-        request: &Request,
-        rendering: Rendering,
-        (count, results): (usize, Vec<T>),
-    ) -> Response {
-        let public_url = app.node.config.http.public_url.as_deref();
-        let envelope = self.envelope(request, public_url, count, results);
-        csv::render(StatusCode::OK, rendering, &envelope)
-    }
-
     /// The envelope with `results`, one page of a list of `count` items.
     pub fn envelope<T>(
         self,

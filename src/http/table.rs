@@ -14,7 +14,8 @@ mod endpoint;
 use crate::auth::CURRENT;
 use crate::call::{Rendering, Renderings, decode};
 use crate::openapi::INVALID;
-use crate::operation::Root;
+use crate::operation::other_path::{As, InOrganization};
+use crate::operation::{Member, Root};
 use crate::routes::documents::kinds::{Dashboards, Insights};
 use crate::routes::documents::sharing;
 use crate::routes::feature_flags::{
@@ -68,10 +69,10 @@ pub const TABLE: &[Endpoint] = &[
     op::<resource_access::Create>("POST", "O/resource_access/", "Set the default").tagged("roles"),
     op::<resource_access::Update>("PATCH", "O/resource_access/:id/", "Change the default").tagged("roles"),
     op::<resource_access::Delete>("DELETE", "O/resource_access/:id/", "Let members change every flag again").tagged("roles"),
-    at("GET",       "O/projects/",              "project:read",          of_account!(projects::list)).described_by(&projects::LIST),
-    at("POST",      "O/projects/",              "project:write",         of_account!(projects::create)).described_by(&projects::CREATE),
-    at("GET",       "O/projects/:id/",          "project:read",          of_account!(projects::retrieve_one)).described_by(&projects::RETRIEVE_ONE),
-    at("PUT PATCH", "O/projects/:id/",          "project:write",         of_account!(projects::update_one)).described_by(&projects::UPDATE_ONE),
+    op::<As<Member, projects::List>>("GET", "O/projects/", "Projects"),
+    op::<As<Member, projects::Create>>("POST", "O/projects/", "Make a project"),
+    op::<As<InOrganization, projects::Retrieve>>("GET", "O/projects/:id/", "One project"),
+    op::<As<InOrganization, projects::Update>>("PUT PATCH", "O/projects/:id/", "Change a project"),
     op::<roles::List>("GET", "O/roles/", "Roles"),
     op::<roles::Create>("POST", "O/roles/", "Make a role"),
     op::<roles::Retrieve>("GET", "O/roles/:id/", "One role"),
@@ -81,19 +82,19 @@ pub const TABLE: &[Endpoint] = &[
     op::<roles::AddMember>("POST", "O/roles/:id/role_memberships/", "Give a role to a user"),
     op::<roles::RemoveMember>("DELETE", "O/roles/:id/role_memberships/:membership/", "Take a role from a user"),
 
-    at("GET",       "/api/personal_api_keys/",  "personal_api_key:read", of_account!(personal_api_keys::list)).described_by(&personal_api_keys::LIST),
-    at("POST",      "/api/personal_api_keys/",  "personal_api_key:write", of_account!(personal_api_keys::create)).described_by(&personal_api_keys::CREATE),
-    at("GET",       "/api/personal_api_keys/:id/", "personal_api_key:read", of_account!(personal_api_keys::retrieve)).described_by(&personal_api_keys::RETRIEVE),
-    at("PATCH",     "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::update)).described_by(&personal_api_keys::UPDATE),
-    at("DELETE",    "/api/personal_api_keys/:id/", "personal_api_key:write", of_account!(personal_api_keys::revoke)).described_by(&personal_api_keys::REVOKE),
+    op::<personal_api_keys::List>("GET", "/api/personal_api_keys/", "The keys of the asker"),
+    op::<personal_api_keys::Create>("POST", "/api/personal_api_keys/", "Make a key; its value is told this once"),
+    op::<personal_api_keys::Retrieve>("GET", "/api/personal_api_keys/:id/", "One key"),
+    op::<personal_api_keys::Update>("PATCH", "/api/personal_api_keys/:id/", "Relabel a key"),
+    op::<personal_api_keys::Revoke>("DELETE", "/api/personal_api_keys/:id/", "Revoke a key"),
 
-    at("GET",       "/api/projects/",           "project:read",          of_account!(projects::list)).described_by(&projects::LIST),
-    at("POST",      "/api/projects/",           "project:write",         of_account!(projects::create)).described_by(&projects::CREATE),
-    at("GET",       "P/",                       "project:read",          of_project!(projects::retrieve)).described_by(&projects::RETRIEVE),
-    at("PUT PATCH", "P/",                       "project:write",         of_project!(projects::update)).described_by(&projects::UPDATE),
-    at("PATCH",     "P/reset_token/",           "project:write",         of_project!(projects::reset_token)).described_by(&projects::RESET_TOKEN),
-    at("POST",      "P/rotate_secret_token/",   "project:write",         of_project!(flag_settings::rotate_secret)).described_by(&flag_settings::ROTATE_SECRET),
-    at("PATCH",     "P/rotate_secret_token/",   "project:write",         of_project!(flag_settings::rotate_secret)).unlisted().described_by(&flag_settings::ROTATE_SECRET_BY_PATCH),
+    op::<projects::List>("GET", "/api/projects/", "Projects"),
+    op::<projects::Create>("POST", "/api/projects/", "Make a project"),
+    op::<projects::Retrieve>("GET", "P/", "One project"),
+    op::<projects::Update>("PUT PATCH", "P/", "Change a project"),
+    op::<projects::ResetToken>("PATCH", "P/reset_token/", "Make another project API key; the old one ends").tagged("projects"),
+    op::<flag_settings::RotateSecret>("POST", "P/rotate_secret_token/", "Make another secret key of the project; the old one ends").says("The key, told this once").tagged("projects"),
+    op::<flag_settings::RotateSecret>("PATCH", "P/rotate_secret_token/", "Another name of POST").unlisted().says("The key, told this once").deprecated().tagged("projects"),
 
     op::<users::Retrieve>("GET", "/api/users/:uuid/", "The asker"),
     op::<users::Update>("PATCH", "/api/users/:uuid/", "Change the asker"),
@@ -177,8 +178,8 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/feature_flags/evaluation_reasons/", "feature_flag:read", of_project!(evaluations::evaluation_reasons)).described_by(&evaluations::EVALUATION_REASONS),
     at("GET",       "P/feature_flags/matching_ids/", "feature_flag:read", of_project!(bulk::matching_ids)).analytics_with(STALE).described_by(&bulk::MATCHING_IDS),
     at("GET",       "P/feature_flags/my_flags/", "feature_flag:read",     of_project!(evaluations::my_flags)).described_by(&evaluations::MY_FLAGS),
-    at("GET",       "P/feature_flags/settings/", "feature_flag:read",     of_project!(flag_settings::retrieve)).described_by(&flag_settings::RETRIEVE),
-    at("PATCH",     "P/feature_flags/settings/", "feature_flag:write",    of_project!(flag_settings::update)).described_by(&flag_settings::UPDATE),
+    op::<flag_settings::Retrieve>("GET", "P/feature_flags/settings/", "What all flags of the project share"),
+    op::<flag_settings::Update>("PATCH", "P/feature_flags/settings/", "Change what all flags share"),
     at("POST",      "P/feature_flags/user_blast_radius/", "feature_flag:read", of_project!(evaluations::blast_radius)).analytics().described_by(&evaluations::BLAST_RADIUS),
     at("GET",       "P/feature_flags/:id/",     "feature_flag:read",     of_project!(feature_flags::retrieve)).described_by(&feature_flags::RETRIEVE),
     at("PUT PATCH", "P/feature_flags/:id/",     "feature_flag:write",    of_project!(feature_flags::update)).described_by(&feature_flags::UPDATE),
@@ -275,7 +276,7 @@ pub const TABLE: &[Endpoint] = &[
     at("PUT PATCH", "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::update)).described_by(&scheduled_changes::UPDATE),
     at("DELETE",    "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::delete)).described_by(&scheduled_changes::DELETE),
 
-    at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)).described_by(&ingestion_warnings::LIST),
+    op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
     at("GET",       "P/query/:id/",             "query:read",            of_project!(query::status::retrieve)),

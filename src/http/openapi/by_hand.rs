@@ -45,10 +45,8 @@ by_hand! {
     EarlyAccessFeatureWrite EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
     FeatureFlagsBulkKeysCreateBody FeatureFlagsMatchingIdsRetrieveAnswer
     FeatureFlagsRollOutToEveryoneCreateBody FeatureFlagsSetReleaseConditionRolloutCreateBody
-    FeatureFlagsSettingsUpdateBody Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied
-    FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite KeyWrite
+    Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied
+    FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite
     MinimalFlag MyFlag PathsAnswer PersonPatch PersonsDelete PersonsOfNumber PersonsOfPoint
-    PersonsOfRow PersonsResetPersonDistinctIdCreateBody ProjectWrite PropertyUnset PropertyWrite
-    RetentionAnswer RoleAccess ScheduledChangeWrite Split Stage
-    Success TestEvaluation TestedEvaluation Timeline TrendAnswer Warnings
+    PersonsOfRow PersonsResetPersonDistinctIdCreateBody PropertyUnset PropertyWrite RetentionAnswer RoleAccess ScheduledChangeWrite Split Stage Success TestEvaluation TestedEvaluation Timeline TrendAnswer
 }

@@ -55,7 +55,7 @@ async fn begin<Who: Caller>(
 ) -> Result<Begun<Who>, Problem> {
     let Arrived { owner, path, rendering, asker, mut request } = arrived;
     let snapshot = app.node.metadata.snapshot();
-    let who = Who::of_path(&snapshot, &request, asker, &owner)?;
+    let who = Who::of_path(&snapshot, &request, asker, &owner, &path)?;
     check(&who)?;
     let rendering = rendering?;
     let memory = request.memory();

@@ -2,30 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use hyper::StatusCode;
-use serde_json::{Value, json};
-
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::openapi::{Description, by_hand};
-use crate::response::{Problem, Response};
-use weir_app::App;
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
+use crate::routes::store::problem;
+use weir_api::warnings as api;
 use weir_base::clock::UnixMicros;
 use weir_metadata::warnings::DayOfWarnings;
 
 /// Most samples of one kind in a response.
 const SAMPLES_MAX: usize = 50;
 
-pub(crate) const LIST: Description =
-    Description::ok::<by_hand::Warnings>("What was odd about events, by kind");
+input! {
+    /// What was odd about events, by kind. Counts cover all stored warnings; samples are a few of each day.
+    pub struct List {}
+}
 
-/// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
-/// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the most recent kind
-/// first. Counts cover all stored warnings; samples are a few of each day.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let days = app.node.metadata.warnings(call.asker.project.id).await;
-    let days = days.map_err(|error| Problem::of(error.kind(), &error))?;
-    Ok(Response::json(StatusCode::OK, &json!({"results": summaries(days)})))
+impl Operation for List {
+    type Who = Principal;
+    type Out = api::Warnings;
+    const SCOPE: &'static str = "ingestion_warning:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let days = cx.metadata().warnings(cx.who.project.id).await.map_err(problem)?;
+        Ok(api::Warnings { results: summaries(days) })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ struct Summary {
 }
 
 /// `days` belong to one project, the most recent first.
-fn summaries(days: Vec<DayOfWarnings>) -> Vec<Value> {
+fn summaries(days: Vec<DayOfWarnings>) -> Vec<api::Kind> {
     let mut kinds: BTreeMap<String, Summary> = BTreeMap::new();
     for day in days {
         let summary = kinds.entry(day.kind.clone()).or_default();
@@ -46,27 +48,25 @@ fn summaries(days: Vec<DayOfWarnings>) -> Vec<Value> {
     }
     let mut kinds: Vec<(String, Summary)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, summary)| std::cmp::Reverse(summary.last_seen_at));
-    kinds.into_iter().map(|(kind, summary)| body(&kind, &summary)).collect()
+    kinds.into_iter().map(|(kind, summary)| shown(kind, &summary)).collect()
 }
 
-fn body(kind: &str, summary: &Summary) -> Value {
+fn shown(kind: String, summary: &Summary) -> api::Kind {
     let date = |day: &DayOfWarnings| day.first_seen_at.to_datetime().date_naive().to_string();
-    let sparkline: Vec<Value> =
-        summary.days.iter().map(|day| json!([day.count, date(day)])).collect();
+    let sparkline = summary.days.iter().map(|day| (day.count, date(day))).collect();
     let samples = summary.days.iter().flat_map(|day| &day.samples).take(SAMPLES_MAX);
-    let warnings: Vec<Value> = samples
-        .map(|sample| {
-            let timestamp = sample.at.to_rfc3339();
-            json!({"type": kind, "timestamp": timestamp, "details": sample.details})
-        })
-        .collect();
-    json!({
-        "type": kind,
-        "lastSeen": summary.last_seen_at.to_rfc3339(),
-        "sparkline": sparkline,
-        "warnings": warnings,
-        "count": summary.count,
-    })
+    let warnings = samples.map(|sample| api::Warning {
+        details: sample.details.clone(),
+        timestamp: sample.at.to_rfc3339(),
+        r#type: kind.clone(),
+    });
+    api::Kind {
+        count: summary.count,
+        last_seen: summary.last_seen_at.to_rfc3339(),
+        sparkline,
+        warnings: warnings.collect(),
+        r#type: kind,
+    }
 }
 
 #[cfg(test)]

@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::{Asker, CURRENT};
 use crate::body::body;
-use crate::call::Call;
-use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
+use crate::fields::refused;
+use crate::operation::input::input;
+use crate::operation::output::{Created, Done, Listed};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
-use crate::routes::store;
-use weir_app::App;
+use crate::response::Problem;
+use weir_api::keys as api;
 use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::{Grant, KeyId, PersonalKey};
 
 /// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
@@ -50,128 +48,161 @@ const OBJECTS: [&str; 25] = [
     "user",
 ];
 
-/// A key as sent to clients; the names are PostHog's.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Key")]
-struct KeyBody<'a> {
-    id: i64,
-    label: &'a str,
-    /// Returned only on creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
-    mask_value: &'a str,
-    scopes: Vec<&'a str>,
-    /// The projects that the key is limited to; empty for all of them. Clients require a list.
-    scoped_teams: Vec<i64>,
-    /// Always empty: a key belongs to the one organization of its user.
-    scoped_organizations: [&'a str; 0],
-    created_at: String,
-    last_used_at: Option<String>,
-    user_id: i64,
-}
-
-impl<'a> KeyBody<'a> {
-    fn new(key: &'a PersonalKey) -> Self {
-        let scopes = key.scopes.as_ref();
-        let projects = key.projects.iter().flatten();
-        Self {
-            id: key.id.0,
-            label: &key.label,
-            value: None,
-            mask_value: &key.mask,
-            scopes: scopes.map_or(vec!["*"], |own| own.iter().map(String::as_str).collect()),
-            scoped_teams: projects.map(|project| project.0).collect(),
-            scoped_organizations: [],
-            created_at: key.created_at.to_rfc3339(),
-            last_used_at: key.last_used_at.map(|at| at.to_rfc3339()),
-            user_id: key.user.id.0,
-        }
+input! {
+    /// The valid keys of the caller, oldest first.
+    pub struct List {
+        query page: Page,
     }
 }
 
-pub(crate) const LIST: Description = Description::page::<KeyBody<'static>>("The keys of the asker");
+impl Operation for List {
+    type Who = Asker;
+    type Out = Listed<api::Key>;
+    const SCOPE: &'static str = "personal_api_key:read";
 
-/// `GET /api/personal_api_keys/`: valid keys, oldest first.
-pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let page = Page::of(&request);
-    let mut keys = app.node.metadata.list_keys();
-    keys.retain(|key| key.user.id == asker.user.id);
-    let shown = keys.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|key| KeyBody::new(key)).collect();
-    Ok(page.answer_short(app, &request, rendering, (keys.len(), bodies)))
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let mut keys = cx.metadata().list_keys();
+        keys.retain(|key| key.user.id == cx.user());
+        Ok(Listed::part_of(self.page, &keys, |own| key(own)))
+    }
 }
 
-pub(crate) const CREATE: Description =
-    Description::created::<KeyBody<'static>>("Make a key; its value is told this once")
-        .body::<by_hand::KeyWrite>();
-
-/// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`, which are
-/// projects.
-pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let asker = call.asker;
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("label")?;
-    let label = fields.text("label")?.unwrap_or_default();
-    fields.require("scopes")?;
-    let scopes = scopes(fields.texts("scopes")?.unwrap_or_default(), &asker)?;
-    let projects = projects(app, fields.ids("scoped_teams")?, &asker)?;
-    check_organizations(&fields.texts("scoped_organizations")?.unwrap_or_default(), &asker)?;
-    let (metadata, user) = (app.node.metadata.clone(), asker.user.id);
-    let grant = Grant { scopes, projects };
-    let write = async move { metadata.create_key(user, &label, grant, &auth::seed()).await };
-    let made = store::write(app, "create-key", write).await?;
-    let body = KeyBody { value: Some(made.value.clone()), ..KeyBody::new(&made.key) };
-    Ok(Response::json(StatusCode::CREATED, &body))
+input! {
+    /// Makes a key.
+    pub struct Create {
+        body key: KeyWrite,
+    }
 }
 
-pub(crate) const RETRIEVE: Description = Description::ok::<KeyBody<'static>>("One key");
+impl Operation for Create {
+    type Who = Asker;
+    type Out = Created<api::Key>;
+    const SCOPE: &'static str = "personal_api_key:write";
 
-/// `GET /api/personal_api_keys/:id/`; `@current` is the key of the request.
-pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let KeyWrite { label, scopes, scoped_teams, scoped_organizations } = self.key;
+        let scopes = granted(scopes, &cx.who)?;
+        let projects = projects(cx, scoped_teams)?;
+        check_organizations(&scoped_organizations.unwrap_or_default(), &cx.who)?;
+        let (user, grant) = (cx.user(), Grant { scopes, projects });
+        let write = |metadata: Metadata| async move {
+            metadata.create_key(user, &label, grant, &auth::seed()).await
+        };
+        let made = cx.write("create-key", write).await?;
+        Ok(Created(api::Key { value: Some(made.value.clone()), ..key(&made.key) }))
+    }
 }
 
-pub(crate) const UPDATE: Description =
-    Description::ok::<KeyBody<'static>>("Relabel a key").optional_body::<KeyLabel>();
-
-/// `PATCH /api/personal_api_keys/:id/`: the label. The rights of a key never change.
-pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let key = find(app, &call)?;
-    let sent = KeyLabel::read(&mut Fields::read(call.request).await?)?;
-    let label = sent.label.unwrap_or_else(|| key.label.clone());
-    let (metadata, id) = (app.node.metadata.clone(), key.id);
-    let write = async move { metadata.relabel_key(id, &label).await };
-    let key = store::write(app, "label-key", write).await?;
-    Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
+input! {
+    /// One key; `@current` is the key of the request.
+    pub struct Retrieve {
+        path id: String,
+    }
 }
 
-pub(crate) const REVOKE: Description = Description::empty("204", "Revoke a key");
+impl Operation for Retrieve {
+    type Who = Asker;
+    type Out = api::Key;
+    const SCOPE: &'static str = "personal_api_key:read";
 
-/// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
-pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let (metadata, id) = (app.node.metadata.clone(), find(app, &call)?.id);
-    let write = async move { metadata.revoke_key(id).await };
-    store::write(app, "revoke-key", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let own = find(cx, &self.id)?;
+        Ok(key(&own))
+    }
+}
+
+input! {
+    /// Changes the label of a key. The rights of a key never change.
+    pub struct Update {
+        path id: String,
+        body change: KeyLabel,
+    }
+}
+
+impl Operation for Update {
+    type Who = Asker;
+    type Out = api::Key;
+    const SCOPE: &'static str = "personal_api_key:write";
+
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let own = find(cx, &self.id)?;
+        let (id, label) = (own.id, self.change.label.unwrap_or_else(|| own.label.clone()));
+        let write = |metadata: Metadata| async move { metadata.relabel_key(id, &label).await };
+        let changed = cx.write("label-key", write).await?;
+        Ok(key(&changed))
+    }
+}
+
+input! {
+    /// Revokes a key at once and for good.
+    pub struct Revoke {
+        path id: String,
+    }
+}
+
+impl Operation for Revoke {
+    type Who = Asker;
+    type Out = Done;
+    const SCOPE: &'static str = "personal_api_key:write";
+
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let id = find(cx, &self.id)?.id;
+        let write = |metadata: Metadata| async move { metadata.revoke_key(id).await };
+        cx.write("revoke-key", write).await?;
+        Ok(Done)
+    }
+}
+
+body! {
+    /// A new key.
+    pub struct KeyWrite {
+        /// What its owner calls it.
+        label: String,
+        /// What it grants.
+        scopes: Vec<String> = {
+            "items": {"type": "string", "description": "Such as person:read, or * for everything"},
+            "minItems": 1
+        },
+        /// The projects that it is limited to; none for those of the key that makes it.
+        scoped_teams: Option<Vec<i64>>,
+        /// At most that of the user, to which every key is limited
+        scoped_organizations: Option<Vec<String>> = {"items": {"type": "string", "format": "uuid"}},
+    }
 }
 
 body! {
     /// A change of a key.
-    struct KeyLabel {
+    pub struct KeyLabel {
+        /// What its owner calls it.
         label: Option<String>,
     }
 }
 
-/// The key in the path, if it is the caller's own.
-fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
-    if call.id() == CURRENT {
-        return Ok(Arc::clone(&call.asker.key));
+/// The caller's own key of this id.
+fn find(cx: &Context<Asker>, id: &str) -> Result<Arc<PersonalKey>, Problem> {
+    if id == CURRENT {
+        return Ok(Arc::clone(&cx.who.key));
     }
-    let id = call.id().parse().ok().map(KeyId);
-    let mut keys = app.node.metadata.list_keys().into_iter();
-    let own = keys.find(|key| Some(key.id) == id && key.user.id == call.asker.user.id);
+    let id = id.parse().ok().map(KeyId);
+    let mut keys = cx.metadata().list_keys().into_iter();
+    let own = keys.find(|key| Some(key.id) == id && key.user.id == cx.user());
     own.ok_or_else(|| Problem::not_found("Not found."))
+}
+
+fn key(own: &PersonalKey) -> api::Key {
+    let projects = own.projects.iter().flatten();
+    api::Key {
+        id: own.id.0,
+        label: own.label.clone(),
+        value: None,
+        mask_value: own.mask.clone(),
+        scopes: own.scopes.clone().unwrap_or_else(|| vec!["*".to_owned()]),
+        scoped_teams: projects.map(|project| project.0).collect(),
+        scoped_organizations: [],
+        created_at: own.created_at.to_rfc3339(),
+        last_used_at: own.last_used_at.map(|at| at.to_rfc3339()),
+        user_id: own.user.id.0,
+    }
 }
 
 /// Whether this is a valid scope: `*` for everything, or an object and an action, as in `person:read`.
@@ -183,7 +214,7 @@ pub fn is_scope(scope: &str) -> bool {
 }
 
 /// Checks scopes: each exists, and the caller's key grants it. `*` alone grants everything.
-fn scopes(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
+fn granted(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Problem> {
     if scopes.is_empty() {
         return Err(refused("scopes", "empty", "This list may not be empty."));
     }
@@ -213,21 +244,21 @@ fn check_organizations(ids: &[String], asker: &Asker) -> Result<(), Problem> {
 
 /// Checks projects: each belongs to the organization, and the caller's key may use it.
 fn projects(
-    app: &App,
+    cx: &Context<Asker>,
     projects: Option<Vec<i64>>,
-    asker: &Asker,
 ) -> Result<Option<Vec<ProjectId>>, Problem> {
+    let (user, key) = (&cx.who.user, &cx.who.key);
     let Some(projects) = projects.filter(|projects| !projects.is_empty()) else {
         // A new key has no more rights than the key that creates it.
-        return Ok(asker.key.projects.clone());
+        return Ok(key.projects.clone());
     };
     let projects: Vec<ProjectId> = projects.into_iter().map(ProjectId).collect();
-    let snapshot = app.node.metadata.snapshot();
+    let snapshot = cx.snapshot();
     for id in &projects {
         let is_own = |own: &Vec<ProjectId>| own.contains(id);
         let exists = snapshot.project(*id);
-        if exists.is_none_or(|project| project.organization != asker.user.organization)
-            || !asker.key.projects.as_ref().is_none_or(is_own)
+        if exists.is_none_or(|project| project.organization != user.organization)
+            || !key.projects.as_ref().is_none_or(is_own)
         {
             let detail = format!("Invalid pk \"{id}\" - object does not exist.");
             return Err(refused("scoped_teams", "does_not_exist", detail));

@@ -1,203 +1,245 @@
-//! Projects: list, create, change, rotate the public token.
+//! Projects: list, create, change, rotate the public token. PostHog's newer paths of them are under the organization, with
+//! the same operations.
 
 use std::sync::Arc;
 
 use chrono_tz::Tz;
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::auth;
 use crate::auth::{Asker, Principal};
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
+use crate::operation::input::{Creates, New, input};
+use crate::operation::output::{Created, Listed};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
-use crate::routes::store;
-use weir_app::App;
+use crate::response::Problem;
+use weir_api::projects as api;
 use weir_event::json::FromJson;
 use weir_insights::filters::Filters;
 use weir_insights::known::check_filters;
+use weir_metadata::Metadata;
 use weir_metadata::accounts::{Project, ProjectPatch};
 use weir_metadata::members::Level;
 
-/// A project as sent to clients; the names are PostHog's.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Project")]
-struct ProjectBody<'a> {
-    id: i64,
-    organization: String,
-    name: &'a str,
-    api_token: &'a str,
-    timezone: &'a str,
-    anonymize_ips: bool,
-    week_start_day: i64,
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    test_account_filters: &'a Value,
-    person_display_name_properties: Option<&'a [String]>,
-    created_at: String,
+input! {
+    /// The projects of the caller's organization that the key may use.
+    pub struct List {
+        query page: Page,
+    }
 }
 
-impl<'a> ProjectBody<'a> {
-    fn new(project: &'a Project) -> Self {
-        Self {
-            id: project.id.0,
-            organization: project.organization.to_string(),
-            name: &project.name,
-            api_token: &project.token,
-            timezone: &project.timezone,
-            anonymize_ips: project.anonymize_ips,
-            week_start_day: project.week_start_day,
-            test_account_filters: &project.test_account_filters,
-            person_display_name_properties: project.person_display_name_properties.as_deref(),
-            created_at: project.created_at.to_rfc3339(),
+impl Operation for List {
+    type Who = Asker;
+    type Out = Listed<api::Project>;
+    const SCOPE: &'static str = "project:read";
+
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let snapshot = cx.snapshot();
+        let may = |project: &&Arc<Project>| auth::may_use(&cx.who.key, project);
+        let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
+        Ok(Listed::part_of(self.page, projects, |own| project(own)))
+    }
+}
+
+input! {
+    /// Makes a project.
+    pub struct Create {
+        body project: New<ProjectWrite>,
+    }
+}
+
+impl Operation for Create {
+    type Who = Asker;
+    type Out = Created<api::Project>;
+    const SCOPE: &'static str = "project:write";
+
+    fn permit(who: &Asker) -> Result<(), Problem> {
+        auth::require_level(&who.key, Level::Admin)
+    }
+
+    async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
+        let mut patch = self.project.0.patch();
+        let (user, name) = (cx.user(), patch.name.take().unwrap_or_default());
+        let write = |metadata: Metadata| async move {
+            metadata.create_project(user, &name, patch, &auth::seed()).await
+        };
+        let made = cx.write("create-project", write).await?;
+        Ok(Created(project(&made)))
+    }
+}
+
+input! {
+    /// One project.
+    pub struct Retrieve {}
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::Project;
+    const SCOPE: &'static str = "project:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        Ok(project(&cx.who.project))
+    }
+}
+
+input! {
+    /// Changes a project; an absent field keeps its value.
+    pub struct Update {
+        body change: ProjectWrite,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::Project;
+    const SCOPE: &'static str = "project:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (id, patch) = (cx.who.project.id, self.change.patch());
+        let write = |metadata: Metadata| async move { metadata.update_project(id, patch).await };
+        let changed = cx.write("update-project", write).await?;
+        Ok(project(&changed))
+    }
+}
+
+input! {
+    /// Makes another public token. SDKs that send the previous one are refused from then on.
+    pub struct ResetToken {}
+}
+
+impl Operation for ResetToken {
+    type Who = Principal;
+    type Out = api::Project;
+    const SCOPE: &'static str = "project:write";
+
+    fn permit(who: &Principal) -> Result<(), Problem> {
+        auth::require_level(&who.key, Level::Admin)
+    }
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let id = cx.who.project.id;
+        let write =
+            |metadata: Metadata| async move { metadata.rotate_token(id, &auth::seed()).await };
+        let changed = cx.write("reset-token", write).await?;
+        Ok(project(&changed))
+    }
+}
+
+body! {
+    /// A new project, or a change of one.
+    #[derive(Default)]
+    pub struct ProjectWrite {
+        /// What it is called.
+        name: Option<String>,
+        /// Of the IANA database
+        timezone: Option<Tz>,
+        /// Properties whose first present value is a person's name; null for the defaults.
+        person_display_name_properties: Option<NameProperties>,
+        /// Filters by which queries leave out the operator's own traffic.
+        test_account_filters: Option<TestFilters>,
+        /// Whether events are stored without the addresses of their clients.
+        anonymize_ips: Option<bool>,
+        /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
+        week_start_day: Option<Option<i64>>,
+    }
+}
+
+impl Creates for ProjectWrite {
+    const NEEDS: &'static [&'static str] = &["name"];
+}
+
+impl ProjectWrite {
+    fn patch(self) -> ProjectPatch {
+        ProjectPatch {
+            name: self.name,
+            timezone: self.timezone.map(|zone| zone.name().to_owned()),
+            person_display_name_properties: self.person_display_name_properties.map(|own| own.0),
+            anonymize_ips: self.anonymize_ips,
+            week_start_day: self.week_start_day.map(Option::unwrap_or_default),
+            test_account_filters: self.test_account_filters.map(|own| own.0),
         }
     }
 }
 
-pub(crate) const LIST: Description = Description::page::<ProjectBody<'static>>("Projects");
+impl Field for Option<Tz> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.text(name)?.map(|text| zone(name, &text)).transpose()
+    }
 
-/// `GET /api/projects/`: the projects of the caller's organization that the key may use. An alias is
-/// `/api/organizations/:organization/projects/`, PostHog's newer name.
-pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    check_organization(app, &call)?;
-    let Call { asker, rendering, request, .. } = call;
-    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
-    let may = |project: &&Arc<Project>| auth::may_use(&asker.key, project);
-    let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
-    let shown = projects.iter().skip(page.offset).take(page.limit);
-    let bodies = shown.map(|project| ProjectBody::new(project)).collect();
-    Ok(page.answer_short(app, &request, rendering, (projects.len(), bodies)))
-}
-
-pub(crate) const CREATE: Description =
-    Description::created::<ProjectBody<'static>>("Make a project")
-        .optional_body::<by_hand::ProjectWrite>()
-        .requires(&["name"]);
-
-/// `POST /api/projects/`, and under the organization.
-pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    check_organization(app, &call)?;
-    auth::require_level(&call.asker.key, Level::Admin)?;
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("name")?;
-    let name = fields.text("name")?.unwrap_or_default();
-    let patch = patch(fields)?;
-    let (metadata, user) = (app.node.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.create_project(user, &name, patch, &auth::seed()).await };
-    let project = store::write(app, "create-project", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
-}
-
-pub(crate) const RETRIEVE: Description = Description::ok::<ProjectBody<'static>>("One project");
-
-/// `GET /api/projects/:project/`.
-pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
-}
-
-pub(crate) const UPDATE: Description = Description::ok::<ProjectBody<'static>>("Change a project")
-    .optional_body::<by_hand::ProjectWrite>();
-
-/// `PATCH /api/projects/:project/`, and `PUT`, which requires no more fields.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    let name = fields.text("name")?;
-    let patch = ProjectPatch { name, ..patch(fields)? };
-    let (metadata, id) = (app.node.metadata.clone(), asker.project.id);
-    let write = async move { metadata.update_project(id, patch).await };
-    let project = store::write(app, "update-project", write).await?;
-    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
-}
-
-pub(crate) const RETRIEVE_ONE: Description = Description::ok::<ProjectBody<'static>>("One project");
-
-/// `GET /api/organizations/:organization/projects/:id/`, the same as `/api/projects/:project/`.
-pub async fn retrieve_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    retrieve(app, of_organization(app, call)?).await
-}
-
-pub(crate) const UPDATE_ONE: Description =
-    Description::ok::<ProjectBody<'static>>("Change a project")
-        .optional_body::<by_hand::ProjectWrite>();
-
-/// `PATCH` and `PUT /api/organizations/:organization/projects/:id/`.
-pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    update(app, of_organization(app, call)?).await
-}
-
-/// If the path names an organization, it must be the caller's.
-fn check_organization(app: &App, call: &Call<Asker>) -> Result<(), Problem> {
-    match call.parameters.is_empty() {
-        true => Ok(()),
-        false => {
-            let snapshot = app.node.metadata.snapshot();
-            auth::organization(&snapshot, &call.asker.user, call.id()).map(|_| ())
-        }
+    fn schema() -> Value {
+        json!({"type": "string"})
     }
 }
 
-/// The call of a project that the path names after its organization.
-fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Problem> {
-    check_organization(app, &call)?;
-    let project = call.second_id().to_owned();
-    let Call { asker, parameters, rendering, request } = call;
-    let asker = auth::principal(&app.node.metadata.snapshot(), &request, asker, &project)?;
-    Ok(Call { asker, parameters, rendering, request })
-}
-
-pub(crate) const RESET_TOKEN: Description =
-    Description::ok::<ProjectBody<'static>>("Make another project API key; the old one ends")
-        .tagged("projects");
-
-/// `PATCH /api/projects/:project/reset_token/`: a new public token. SDKs that send the previous one
-/// are refused from then on.
-pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    auth::require_level(&call.asker.key, Level::Admin)?;
-    let (metadata, id) = (app.node.metadata.clone(), call.asker.project.id);
-    let write = async move { metadata.rotate_token(id, &auth::seed()).await };
-    let project = store::write(app, "reset-token", write).await?;
-    Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
-}
-
-/// Reads a change of all fields except the name.
-fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
-    let timezone = fields.text("timezone")?;
-    if let Some(zone) = timezone.as_deref().filter(|zone| zone.parse::<Tz>().is_err()) {
-        let detail = format!("\"{zone}\" is not a valid choice.");
-        return Err(refused("timezone", "invalid_choice", detail));
-    }
-    let names = match fields.nullable_value("person_display_name_properties") {
-        None => None,
-        Some(None) => Some(None),
-        Some(Some(names)) => {
-            let names = Vec::<String>::from_json(names);
-            let refused = || {
-                refused("person_display_name_properties", "not_a_list", "Expected a list of texts.")
-            };
-            Some(Some(names.ok_or_else(refused)?).filter(|names| !names.is_empty()))
-        }
+/// The time zone that the field `name` says.
+pub(super) fn zone(name: &'static str, text: &str) -> Result<Tz, Problem> {
+    let refused = |_| {
+        let detail = format!("\"{text}\" is not a valid choice.");
+        refused(name, "invalid_choice", detail)
     };
-    let filters = fields.value("test_account_filters")?;
-    if let Some(filters) = &filters {
-        check_filters(filters, "test_account_filters").map_err(|error| {
+    text.parse().map_err(refused)
+}
+
+/// Properties whose first present value is a person's name; none for the defaults.
+#[derive(Debug)]
+pub struct NameProperties(Option<Vec<String>>);
+
+impl Field for Option<NameProperties> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let names = match fields.nullable_value(name) {
+            None => return Ok(None),
+            Some(None) => None,
+            Some(Some(names)) => {
+                let refused = || refused(name, "not_a_list", "Expected a list of texts.");
+                let names = Vec::<String>::from_json(names).ok_or_else(refused)?;
+                Some(names).filter(|names| !names.is_empty())
+            }
+        };
+        Ok(Some(NameProperties(names)))
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["array", "null"], "items": {"type": "string"}})
+    }
+}
+
+/// Filters of events and persons.
+#[derive(Debug)]
+pub struct TestFilters(Value);
+
+impl Field for Option<TestFilters> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let Some(filters) = fields.value(name)? else { return Ok(None) };
+        check_filters(&filters, name).map_err(|error| {
             refused(error.field.replace('.', "__"), "invalid_input", error.detail)
         })?;
-        let read = Filters::default().add(filters, "test_account_filters");
+        let read = Filters::default().add(&filters, name);
         if !filters.is_array() || read.is_err() {
             let detail = "Expected a list of property filters.";
-            return Err(refused("test_account_filters", "invalid_input", detail));
+            return Err(refused(name, "invalid_input", detail));
         }
+        Ok(Some(TestFilters(filters)))
     }
-    Ok(ProjectPatch {
-        timezone,
-        anonymize_ips: fields.boolean("anonymize_ips")?,
-        person_display_name_properties: names,
-        week_start_day: fields.nullable_integer("week_start_day")?.map(Option::unwrap_or_default),
-        test_account_filters: filters,
-        ..ProjectPatch::default()
-    })
+
+    fn schema() -> Value {
+        json!({"type": "array", "items": {"type": "object"}})
+    }
+}
+
+fn project(own: &Project) -> api::Project {
+    api::Project {
+        id: own.id.0,
+        organization: own.organization.to_string(),
+        name: own.name.clone(),
+        api_token: own.token.clone(),
+        timezone: own.timezone.clone(),
+        anonymize_ips: own.anonymize_ips,
+        week_start_day: own.week_start_day,
+        test_account_filters: own.test_account_filters.clone(),
+        person_display_name_properties: own.person_display_name_properties.clone(),
+        created_at: own.created_at.to_rfc3339(),
+    }
 }

@@ -148,6 +148,17 @@ impl Endpoint {
         }
     }
 
+    /// The same, with another endpoint to be preferred.
+    pub(super) const fn deprecated(self) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { is_deprecated: true, ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same with other responses of the components.
     pub(super) const fn or(self, refusals: &'static [Refusal]) -> Self {
         match self.description {

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::chart::figure;
 use crate::parts;
-use crate::parts::{integer, items, text};
+use weir_api::warnings::Kind;
 use weir_base::clock::UnixMicros;
 
 /// Width of a meter, in its own units.
@@ -274,8 +273,7 @@ fn meaning(status: u16) -> &'static str {
 }
 
 /// Warnings about events that were stored with less effect than intended.
-pub fn warnings(zone: Tz, found: &Value) -> Markup {
-    let warnings = items(found, "results");
+pub fn warnings(zone: Tz, warnings: &[Kind]) -> Markup {
     html! {
         h2 { "Warnings about events" }
         @if warnings.is_empty() { p class="quiet" { "None: every event had the effect that its sender intended." } } @else {
@@ -285,11 +283,11 @@ pub fn warnings(zone: Tz, found: &Value) -> Markup {
                     tbody {
                         @for warning in warnings {
                             tr {
-                                th scope="row" { (parts::clipped(&text(warning, "type").replace('_', " "), 120)) }
-                                td class="number" { (parts::number(integer(warning, "count").unwrap_or_default())) }
-                                td class="short" { (parts::time(text(warning, "lastSeen"), zone)) }
-                                td { @if let Some(first) = items(warning, "warnings").first() {
-                                    code { (parts::clipped(&parts::plain(first.get("details").unwrap_or(&Value::Null)), EXAMPLE_MAX_CHARS)) }
+                                th scope="row" { (parts::clipped(&warning.r#type.replace('_', " "), 120)) }
+                                td class="number" { (parts::number(i64::try_from(warning.count).unwrap_or(i64::MAX))) }
+                                td class="short" { (parts::time(&warning.last_seen, zone)) }
+                                td { @if let Some(first) = warning.warnings.first() {
+                                    code { (parts::clipped(&serde_json::to_string(&first.details).unwrap_or_default(), EXAMPLE_MAX_CHARS)) }
                                 } }
                             }
                         }

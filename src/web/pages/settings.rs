@@ -5,7 +5,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::parts;
-use crate::parts::{clipped, integer, is_true, items, literal, page, text};
+use crate::parts::{clipped, literal, page};
+use weir_api::keys::Key;
+use weir_api::projects::Project;
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -26,21 +28,21 @@ pub struct Shown {
 }
 
 /// The project.
-pub fn project(id: i64, project: &Value, zones: &[&str], can_write: bool) -> Markup {
-    let zone = text(project, "timezone");
+pub fn project(id: i64, project: &Project, zones: &[&str], can_write: bool) -> Markup {
+    let Project { name, timezone: zone, .. } = project;
     html! {
         div class="card" {
             h2 { "Project" }
             h3 { "Token, with which SDKs send" }
-            (parts::code("token", text(project, "api_token")))
+            (parts::code("token", &project.api_token))
             br;
             @if can_write {
                 form class="stack" method="post" action=(page(id, "settings/project")) {
-                    label { "Name" input class="wide" type="text" name="name" value=(text(project, "name")) maxlength="200" required; }
+                    label { "Name" input class="wide" type="text" name="name" value=(name) maxlength="200" required; }
                     label { "Time zone" select name="timezone" {
-                        @for name in zones { option value=(name) selected[*name == zone] { (name) } }
+                        @for own in zones { option value=(own) selected[own == zone] { (own) } }
                     } }
-                    label class="check" { input type="checkbox" name="anonymize_ips" value="true" checked[is_true(project, "anonymize_ips")];
+                    label class="check" { input type="checkbox" name="anonymize_ips" value="true" checked[project.anonymize_ips];
                         "Discard client IP addresses" }
                     button class="main" { "Save" }
                 }
@@ -48,7 +50,7 @@ pub fn project(id: i64, project: &Value, zones: &[&str], can_write: bool) -> Mar
                     button class="small danger" { "Rotate token" }
                 }
             } @else {
-                dl class="facts" { dt { "Name" } dd { (text(project, "name")) } dt { "Time zone" } dd { (zone) } }
+                dl class="facts" { dt { "Name" } dd { (name) } dt { "Time zone" } dd { (zone) } }
             }
         }
     }
@@ -83,7 +85,7 @@ pub fn new_key(value: &str) -> Markup {
 }
 
 /// Personal API keys.
-pub fn keys(project: i64, zone: Tz, keys: &[Value], can_write: bool) -> Markup {
+pub fn keys(project: i64, zone: Tz, keys: &[Key], can_write: bool) -> Markup {
     html! {
         div class="card" id="keys" {
             h2 { "Personal API keys" }
@@ -93,13 +95,13 @@ pub fn keys(project: i64, zone: Tz, keys: &[Value], can_write: bool) -> Markup {
                     tbody {
                         @for key in keys {
                             tr {
-                                th scope="row" { (clipped(text(key, "label"), NAME_MAX_CHARS)) }
-                                td { code { (text(key, "mask_value")) } }
-                                td { (scopes(key)) }
-                                td class="short" { (parts::time(text(key, "last_used_at"), zone)) }
+                                th scope="row" { (clipped(&key.label, NAME_MAX_CHARS)) }
+                                td { code { (key.mask_value) } }
+                                td { (key.scopes.join(" ")) }
+                                td class="short" { (parts::time(key.last_used_at.as_deref().unwrap_or_default(), zone)) }
                                 td { @if can_write {
                                     form method="post" action=(page(project, "settings/keys/revoke")) data-confirm="Revoke this key? Programs that use it stop working." {
-                                        input type="hidden" name="id" value=(integer(key, "id").unwrap_or_default());
+                                        input type="hidden" name="id" value=(key.id);
                                         button class="small danger" { "Revoke" }
                                     }
                                 } }
@@ -117,11 +119,6 @@ pub fn keys(project: i64, zone: Tz, keys: &[Value], can_write: bool) -> Markup {
             }
         }
     }
-}
-
-fn scopes(key: &Value) -> String {
-    let scopes: Vec<&str> = items(key, "scopes").iter().filter_map(Value::as_str).collect();
-    if scopes.is_empty() { "*".to_owned() } else { scopes.join(" ") }
 }
 
 /// Where the reader has signed in.

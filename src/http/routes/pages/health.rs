@@ -6,6 +6,7 @@ use maud::html;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::response::Problem;
+use crate::routes::ingestion_warnings;
 use crate::routes::pages::visit::{Page, Sent, Visit};
 use weir_app::App;
 use weir_app::vitals::Vitals;
@@ -50,8 +51,8 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
         return Ok(Sent::Page(page));
     }
     Ok(Sent::Page(page.then(async move {
-        let found = asking.get("ingestion_warnings/", &[]).await?;
-        Ok(html! { (shown::warnings(asking.zone, &found)) })
+        let found = asking.perform(ingestion_warnings::List {}).await?;
+        Ok(html! { (shown::warnings(asking.zone, &found.results)) })
     })))
 }
 

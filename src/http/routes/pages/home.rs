@@ -12,7 +12,7 @@ use crate::auth;
 use crate::response::Problem;
 use crate::routes::pages::insights::load::saved_of;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::query;
+use crate::routes::{ingestion_warnings, query};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
@@ -69,8 +69,8 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
         return Ok(Sent::Page(page));
     }
     Ok(Sent::Page(page.then(async move {
-        let found = warned.get("ingestion_warnings/", &[]).await?;
-        Ok(html! { @if !items(&found, "results").is_empty() { (health::warnings(warned.zone, &found)) } })
+        let found = warned.perform(ingestion_warnings::List {}).await?.results;
+        Ok(html! { @if !found.is_empty() { (health::warnings(warned.zone, &found)) } })
     })))
 }
 

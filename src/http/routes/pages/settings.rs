@@ -2,13 +2,14 @@
 //! members and roles are in `members`.
 
 use chrono_tz::TZ_VARIANTS;
-use hyper::Method;
 use maud::html;
-use serde_json::{Value, json};
 
+use crate::operation::input::New;
 use crate::response::Problem;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
-use crate::routes::{organizations, resource_access, roles, store};
+use crate::routes::personal_api_keys::KeyWrite;
+use crate::routes::projects::ProjectWrite;
+use crate::routes::{organizations, personal_api_keys, projects, resource_access, roles, store};
 use crate::{auth, page};
 use weir_base::error::Kind;
 use weir_metadata::members::Level;
@@ -16,10 +17,9 @@ use weir_web::pages::members::Added;
 use weir_web::pages::settings::Shown;
 use weir_web::pages::{members as people, settings as shown};
 use weir_web::parts;
-use weir_web::parts::{integer, items, text};
 use weir_web::state::parameters::Parameters;
 
-/// Most members and roles that are shown.
+/// Most members, roles and keys that are shown.
 const ROWS: page::Page = page::Page { limit: 500, offset: 0 };
 
 /// `GET settings`.
@@ -44,12 +44,9 @@ pub(super) async fn whole(
     made: &Made,
 ) -> Result<Page, Problem> {
     let (id, zone) = (asking.project(), asking.zone);
-    let project = asking.get("", &[]).await?;
+    let project = asking.perform(projects::Retrieve {}).await?;
     let zones: Vec<&str> = TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
-    let keys = match asking.may("personal_api_key:read") {
-        true => Some(asking.get("/api/personal_api_keys/", &[]).await?),
-        false => None,
-    };
+    let keys = asking.if_may(personal_api_keys::List { page: ROWS }).await?;
     let members = asking.if_may(organizations::Members { page: ROWS }).await?;
     let members = members.map(|found| found.results);
     let roles = asking.if_may(roles::List { page: ROWS }).await?;
@@ -59,9 +56,6 @@ pub(super) async fn whole(
     let sessions = match asking.may("personal_api_key:read") {
         true => sessions(asking, session).await?,
         false => Vec::new(),
-    };
-    let rows = |value: &Value| {
-        value.as_array().cloned().unwrap_or_else(|| items(value, "results").to_vec())
     };
     let content = html! {
         @if let Some(key) = &made.key { (shown::new_key(key)) }
@@ -76,7 +70,7 @@ pub(super) async fn whole(
             @let default = defaults.as_ref().and_then(|own| own.results.first());
             (people::roles(id, &roles.results, default, members.as_deref().unwrap_or_default(), may("organization:write")))
         }
-        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), asking.may("personal_api_key:write"))) }
+        @if let Some(keys) = &keys { (shown::keys(id, zone, &keys.results, asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
         @if may("project:write") { (shown::another_project(id)) }
     };
@@ -100,12 +94,13 @@ async fn sessions(asking: &Asking, own: Option<i64>) -> Result<Vec<Shown>, Probl
 pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
-    let body = json!({
-        "name": form.get("name"),
-        "timezone": form.get("timezone"),
-        "anonymize_ips": form.get("anonymize_ips") == "true",
-    });
-    asking.send(Method::PATCH, "", &body).await?;
+    let change = ProjectWrite {
+        name: Some(form.get("name").trim().to_owned()),
+        timezone: Some(projects::zone("timezone", form.get("timezone").trim())?),
+        anonymize_ips: Some(form.get("anonymize_ips") == "true"),
+        ..ProjectWrite::default()
+    };
+    asking.perform(projects::Update { change }).await?;
     back(&asking, "")
 }
 
@@ -113,15 +108,16 @@ pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
 pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
-    let made =
-        asking.send(Method::POST, "/api/projects/", &json!({"name": form.get("name")})).await?;
-    let address = parts::page(integer(&made, "id").unwrap_or(asking.project()), "onboarding");
+    let name = Some(form.get("name").trim().to_owned());
+    let project = New(ProjectWrite { name, ..ProjectWrite::default() });
+    let made = asking.perform(projects::Create { project }).await?.0;
+    let address = parts::page(made.id, "onboarding");
     Ok(Sent::Other(see_other(&address)?))
 }
 
 /// `POST settings/token`: SDKs need another token from now on.
 pub async fn reset_token(visit: Visit) -> Result<Sent, Problem> {
-    visit.asking.send(Method::PATCH, "reset_token/", &json!({})).await?;
+    visit.asking.perform(projects::ResetToken {}).await?;
     back(&visit.asking, "")
 }
 
@@ -130,18 +126,19 @@ pub async fn create_key(visit: Visit) -> Result<Sent, Problem> {
     let (asking, session) =
         (visit.asking.clone(), visit.session.as_ref().map(|session| session.id));
     let form = form(visit.request).await?;
-    let scopes: Vec<&str> = form.get("scopes").split_whitespace().collect();
-    let body = json!({"label": form.get("label"), "scopes": scopes});
-    let made = asking.send(Method::POST, "/api/personal_api_keys/", &body).await?;
-    let made = Made { key: Some(text(&made, "value").to_owned()), ..Made::default() };
+    let label = form.get("label").trim().to_owned();
+    let scopes = form.get("scopes").split_whitespace().map(str::to_owned).collect();
+    let key = KeyWrite { label, scopes, scoped_teams: None, scoped_organizations: None };
+    let made = asking.perform(personal_api_keys::Create { key }).await?.0;
+    let made = Made { key: made.value, ..Made::default() };
     Ok(Sent::Page(whole(&asking, session, &made).await?))
 }
 
 /// `POST settings/keys/revoke`.
 pub async fn revoke_key(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
-    let id = number(&form(visit.request).await?)?;
-    asking.send(Method::DELETE, &format!("/api/personal_api_keys/{id}/"), &Value::Null).await?;
+    let id = number(&form(visit.request).await?)?.to_string();
+    asking.perform(personal_api_keys::Revoke { id }).await?;
     back(&asking, "#keys")
 }
 
