@@ -226,7 +226,7 @@ async fn changed(
     let mut cohort = cx.write("update-cohort", write).await?;
     if let Some(added) = added.filter(|_| !cohort.deleted) {
         let write = |metadata: Metadata| async move {
-            metadata.change_members((project, user), id, &added, &[]).await
+            metadata.change_members(project, user, id, &added, &[]).await
         };
         cohort = cx.write("change-members", write).await?;
     }
@@ -296,7 +296,7 @@ impl Operation for AddMembers {
         let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
         let added = some_persons(cx, self.persons, "person_ids is required").await?;
         let write = |metadata: Metadata| async move {
-            metadata.change_members((project, user), id, &added, &[]).await
+            metadata.change_members(project, user, id, &added, &[]).await
         };
         cx.write("change-members", write).await?;
         Ok(AnyObject::new())
@@ -320,7 +320,7 @@ impl Operation for RemoveMembers {
         let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
         let removed = some_persons(cx, self.persons, "person_id is required").await?;
         let write = |metadata: Metadata| async move {
-            metadata.change_members((project, user), id, &[], &removed).await
+            metadata.change_members(project, user, id, &[], &removed).await
         };
         cx.write("change-members", write).await?;
         Ok(AnyObject::new())

@@ -16,7 +16,7 @@ use crate::routes::documents::rights;
 use crate::routes::store::problem;
 use weir_api::sharing as api;
 use weir_metadata::Metadata;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::DocumentKey;
 use weir_metadata::documents::shares::passwords::{
     NOTE_MAX_CHARS, PASSWORD_MAX_CHARS, PASSWORD_MIN_CHARS, SharePassword, check_required,
 };
@@ -47,9 +47,9 @@ impl<K: Linked> Operation for Retrieve<K> {
     const SCOPE: &'static str = READ;
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (project, id) = (cx.who.project.id, self.id.number);
-        cx.metadata().document(project, K::KIND, id).await.map_err(problem)?;
-        let share = cx.metadata().share(project, (K::KIND, id)).await.map_err(problem)?;
+        let key = key::<K>(cx, self.id.number);
+        cx.metadata().document(key.project, key.kind, key.id).await.map_err(problem)?;
+        let share = cx.metadata().share(key).await.map_err(problem)?;
         sharing(cx, share.as_ref()).await
     }
 }
@@ -75,7 +75,7 @@ impl<K: Linked> Operation for Update<K> {
             is_password_required: password_required,
             has_new_token: false,
         };
-        changed(cx, (K::KIND, self.id.number), change).await
+        changed(cx, key::<K>(cx, self.id.number), change).await
     }
 }
 
@@ -93,7 +93,7 @@ impl<K: Linked> Operation for Refresh<K> {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let change = ShareChange { has_new_token: true, ..ShareChange::default() };
-        changed(cx, (K::KIND, self.id.number), change).await
+        changed(cx, key::<K>(cx, self.id.number), change).await
     }
 }
 
@@ -111,10 +111,9 @@ impl<K: Linked> Operation for AddPassword<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let which = (K::KIND, self.id.number);
-        check(cx, which).await?;
-        let project = cx.who.project.id;
-        let share = cx.metadata().share(project, which).await.map_err(problem)?;
+        let key = key::<K>(cx, self.id.number);
+        check(cx, key).await?;
+        let share = cx.metadata().share(key).await.map_err(problem)?;
         check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
         let (given, note) = checked(self.password)?;
         let seed = auth::seed();
@@ -123,9 +122,9 @@ impl<K: Linked> Operation for AddPassword<K> {
         let hash = move |_: &dyn Fn() -> bool| PasswordHash::of(&hashed, &seed);
         let hash = cx.app.node.hashing.run("hash-password", hash).await;
         let hash = hash.map_err(|error| Problem::of(error.kind(), &error))?;
-        let place = (project, cx.user());
+        let by = cx.user();
         let write = |metadata: Metadata| async move {
-            metadata.add_share_password(place, which, (hash, note)).await
+            metadata.add_share_password(by, key, hash, note).await
         };
         let own = cx.write("add-share-password", write).await?;
         Ok(Created(api::NewSharePassword { password: clear, told: password(cx, own) }))
@@ -146,11 +145,11 @@ impl<K: Linked> Operation for RemovePassword<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let which = (K::KIND, self.id.number);
-        check(cx, which).await?;
-        let (place, password) = ((cx.who.project.id, cx.user()), self.password);
+        let key = key::<K>(cx, self.id.number);
+        check(cx, key).await?;
+        let (by, password) = (cx.user(), self.password);
         let write = |metadata: Metadata| async move {
-            metadata.remove_share_password(place, which, password).await
+            metadata.remove_share_password(by, key, password).await
         };
         cx.write("remove-share-password", write).await?;
         Ok(Done)
@@ -178,21 +177,27 @@ fn checked(sent: SharePasswordWrite) -> Result<(Option<String>, String), Problem
     Ok((given, note))
 }
 
+/// The document of this id in the project of the caller.
+fn key<K: Linked>(cx: &Context<Principal>, id: i64) -> DocumentKey {
+    DocumentKey { project: cx.who.project.id, kind: K::KIND, id }
+}
+
 /// Checks that the document is there, and that the caller may change it.
-async fn check(cx: &Context<Principal>, (kind, id): (Kind, i64)) -> Result<(), Problem> {
-    let document = cx.metadata().document(cx.who.project.id, kind, id).await.map_err(problem)?;
+async fn check(cx: &Context<Principal>, key: DocumentKey) -> Result<(), Problem> {
+    let DocumentKey { project, kind, id } = key;
+    let document = cx.metadata().document(project, kind, id).await.map_err(problem)?;
     rights::check_edit(&document, &cx.who.user)
 }
 
 async fn changed(
     cx: &Context<Principal>,
-    which: (Kind, i64),
+    key: DocumentKey,
     change: ShareChange,
 ) -> Result<api::Sharing, Problem> {
-    check(cx, which).await?;
-    let place = (cx.who.project.id, cx.user());
+    check(cx, key).await?;
+    let by = cx.user();
     let write = |metadata: Metadata| async move {
-        metadata.change_share(place, which, (change, auth::seed())).await
+        metadata.change_share(by, key, change, auth::seed()).await
     };
     let share = cx.write("change-share", write).await?;
     sharing(cx, Some(&share)).await
@@ -200,10 +205,7 @@ async fn changed(
 
 async fn sharing(cx: &Context<Principal>, share: Option<&Share>) -> Result<api::Sharing, Problem> {
     let passwords = match share {
-        Some(Share { project, kind, document, .. }) => {
-            let own = cx.metadata().share_passwords(*project, (*kind, *document)).await;
-            own.map_err(problem)?
-        }
+        Some(share) => cx.metadata().share_passwords(share.key()).await.map_err(problem)?,
         None => Vec::new(),
     };
     let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
