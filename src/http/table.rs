@@ -146,11 +146,12 @@ pub const TABLE: &[Endpoint] = &[
     op::<sharing::RemovePassword<Dashboards>>("DELETE", "P/dashboards/:id/sharing/passwords/:password/", "Remove a password of the link to a dashboard; whoever was let in by it is let in no more"),
     op::<sharing::Refresh<Dashboards>>("POST", "P/dashboards/:id/sharing/refresh/", "Give the link to a dashboard another token; the one before leads nowhere from then on"),
 
-    at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)).described_by(&early_access_features::LIST),
-    at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)).described_by(&early_access_features::CREATE),
-    at("GET",       "P/early_access_feature/:id/", "early_access_feature:read", of_project!(early_access_features::retrieve)).described_by(&early_access_features::RETRIEVE),
-    at("PUT PATCH", "P/early_access_feature/:id/", "early_access_feature:write", of_project!(early_access_features::update)).described_by(&early_access_features::UPDATE),
-    at("DELETE",    "P/early_access_feature/:id/", "early_access_feature:write", of_project!(early_access_features::delete)).described_by(&early_access_features::DELETE),
+    op::<early_access_features::List>("GET", "P/early_access_feature/", "Early access features, newest first"),
+    op::<early_access_features::Create>("POST", "P/early_access_feature/", "Create an early access feature, and its flag"),
+    op::<early_access_features::Retrieve>("GET", "P/early_access_feature/:id/", "One early access feature"),
+    op::<early_access_features::Replace>("PUT", "P/early_access_feature/:id/", "Change an early access feature; its stage says whether people enrol in the flag"),
+    op::<early_access_features::Update>("PATCH", "P/early_access_feature/:id/", "Change an early access feature; its stage says whether people enrol in the flag"),
+    op::<early_access_features::Delete>("DELETE", "P/early_access_feature/:id/", "Delete an early access feature; its flag stays"),
 
     op::<event_definitions::List>("GET", "P/event_definitions/", "Events that were seen").or(&[INVALID]),
     op::<event_definitions::Create>("POST", "P/event_definitions/", "Define events that are still to come"),
@@ -270,11 +271,12 @@ pub const TABLE: &[Endpoint] = &[
     op::<property_definitions::Update>("PUT PATCH", "P/property_definitions/:id/", "Change a definition"),
     op::<property_definitions::Delete>("DELETE", "P/property_definitions/:id/", "Forget a definition, until such a property arrives"),
 
-    at("GET",       "P/scheduled_changes/",     "feature_flag:read",     of_project!(scheduled_changes::list)).described_by(&scheduled_changes::LIST),
-    at("POST",      "P/scheduled_changes/",     "feature_flag:write",    of_project!(scheduled_changes::create)).described_by(&scheduled_changes::CREATE),
-    at("GET",       "P/scheduled_changes/:id/", "feature_flag:read",     of_project!(scheduled_changes::retrieve)).described_by(&scheduled_changes::RETRIEVE),
-    at("PUT PATCH", "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::update)).described_by(&scheduled_changes::UPDATE),
-    at("DELETE",    "P/scheduled_changes/:id/", "feature_flag:write",    of_project!(scheduled_changes::delete)).described_by(&scheduled_changes::DELETE),
+    op::<scheduled_changes::List>("GET", "P/scheduled_changes/", "Changes of flags that are made at a time"),
+    op::<scheduled_changes::Create>("POST", "P/scheduled_changes/", "Schedule a change"),
+    op::<scheduled_changes::Retrieve>("GET", "P/scheduled_changes/:id/", "One scheduled change"),
+    op::<scheduled_changes::Replace>("PUT", "P/scheduled_changes/:id/", "Change what is scheduled"),
+    op::<scheduled_changes::Update>("PATCH", "P/scheduled_changes/:id/", "Change what is scheduled"),
+    op::<scheduled_changes::Delete>("DELETE", "P/scheduled_changes/:id/", "Delete a scheduled change; what is not made yet will not be"),
 
     op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
 

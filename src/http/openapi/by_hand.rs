@@ -42,11 +42,11 @@ by_hand! {
     BulkDelete BulkDeleted BulkTagged BulkTags CorrelationAnswer Dashboard
     DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody
     DashboardsRunInsightsRetrieveAnswer
-    EarlyAccessFeatureWrite EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
+    EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
     FeatureFlagsBulkKeysCreateBody FeatureFlagsMatchingIdsRetrieveAnswer
     FeatureFlagsRollOutToEveryoneCreateBody FeatureFlagsSetReleaseConditionRolloutCreateBody
     Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied
     FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite
     MinimalFlag MyFlag PathsAnswer PersonPatch PersonsDelete PersonsOfNumber PersonsOfPoint
-    PersonsOfRow PersonsResetPersonDistinctIdCreateBody PropertyUnset PropertyWrite RetentionAnswer RoleAccess ScheduledChangeWrite Split Stage Success TestEvaluation TestedEvaluation Timeline TrendAnswer
+    PersonsOfRow PersonsResetPersonDistinctIdCreateBody PropertyUnset PropertyWrite RetentionAnswer RoleAccess Split Success TestEvaluation TestedEvaluation Timeline TrendAnswer
 }

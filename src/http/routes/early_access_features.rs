@@ -1,23 +1,24 @@
 //! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what
 //! a stage does to the flag of a feature; SDKs receive a [`Summary`].
 
-use hyper::{Method, StatusCode};
-use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
+use crate::operation::input::{Creates, New, input};
+use crate::operation::output::{Created, Done, PageRows, Paged};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::response::{Problem, Response};
+use crate::response::Problem;
+use crate::routes::feature_flags;
 use crate::routes::user_body::user;
-use crate::routes::{feature_flags, store};
-use crate::rows::Rows;
-use weir_app::App;
+use crate::rows::{Added, PAGE_MAX_BYTES};
+use weir_api::early_access as api;
+use weir_metadata::Metadata;
 use weir_metadata::early_access::{EarlyAccessFeature, FeatureEditor, FeaturePatch, Stage};
 use weir_metadata::flags::FlagId;
 use weir_metadata::snapshot::Snapshot;
@@ -50,161 +51,234 @@ impl<'f> Summary<'f> {
     }
 }
 
-pub(crate) const LIST: Description =
-    Description::page::<FeatureBody>("Early access features, newest first");
-
-/// `GET early_access_feature/`, newest first.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let page = Page::of(&request);
-    let count = snapshot.features(asker.project.id).len();
-    let write = move |rows: &mut Rows| {
-        let features = snapshot.features(asker.project.id).iter();
-        let shown = features.skip(page.offset).take(page.limit);
-        rows.add_all(shown.map(|feature| body(feature, &snapshot, &asker)))
-    };
-    page.written(app, &request, (count, Rows::new(&request.memory())), write).await
-}
-
-pub(crate) const CREATE: Description =
-    Description::created::<FeatureBody>("Create an early access feature, and its flag")
-        .optional_body::<by_hand::EarlyAccessFeatureWrite>()
-        .requires(&["name", "stage"]);
-
-/// `POST early_access_feature/`, with `feature_flag_id` for an existing flag.
-pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    let patch = patch(&mut fields, true)?;
-    let flag = fields.nullable_integer("feature_flag_id")?.flatten();
-    let flag = flag.filter(|id| *id != 0).map(FlagId);
-    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, editor(&asker));
-    let seed = auth::seed();
-    let write = async move { metadata.create_feature(project, by, flag, patch, &seed).await };
-    let feature = store::write(app, "create-feature", write).await?;
-    let body = body(&feature, &app.node.metadata.snapshot(), &asker);
-    Ok(Response::json(StatusCode::CREATED, &body))
-}
-
-pub(crate) const RETRIEVE: Description = Description::ok::<FeatureBody>("One early access feature");
-
-/// `GET early_access_feature/:id/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let id = id_of(&snapshot, &call)?;
-    let found = snapshot.features(call.asker.project.id).iter().find(|feature| feature.id == id);
-    let feature = found.ok_or_else(|| Problem::not_found("Not found."))?;
-    Ok(Response::json(StatusCode::OK, &body(feature, &snapshot, &call.asker)))
-}
-
-pub(crate) const UPDATE: Description = Description::ok::<FeatureBody>(
-    "Change an early access feature; its stage says whether people enrol in the flag",
-)
-.optional_body::<by_hand::EarlyAccessFeatureWrite>()
-.requires(&["name", "stage"]);
-
-/// `PATCH early_access_feature/:id/`, and `PUT`, which requires what a new one requires.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id_of(&app.node.metadata.snapshot(), &call)?;
-    let Call { asker, request, .. } = call;
-    let is_whole = request.method == Method::PUT;
-    let mut fields = Fields::read(request).await?;
-    let patch = patch(&mut fields, is_whole)?;
-    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, editor(&asker));
-    let write = async move { metadata.update_feature(project, by, id, patch).await };
-    let feature = store::write(app, "update-feature", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(&feature, &app.node.metadata.snapshot(), &asker)))
-}
-
-pub(crate) const DELETE: Description =
-    Description::empty("204", "Delete an early access feature; its flag stays");
-
-/// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id_of(&app.node.metadata.snapshot(), &call)?;
-    let (metadata, project, by) =
-        (app.node.metadata.clone(), call.asker.project.id, editor(&call.asker));
-    let write = async move { metadata.delete_feature(project, by, id).await };
-    store::write(app, "delete-feature", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
-}
-
-/// The id of the feature in the path. 404 for an unknown feature precedes 400 for a bad body.
-fn id_of(snapshot: &Snapshot, call: &Call<Principal>) -> Result<Uuid, Problem> {
-    let id = Uuid::try_parse(call.id()).ok();
-    let features = snapshot.features(call.asker.project.id);
-    let found = features.iter().find(|feature| Some(feature.id) == id);
-    Ok(found.ok_or_else(|| Problem::not_found("Not found."))?.id)
-}
-
-fn editor(asker: &Principal) -> FeatureEditor {
-    let may_write_flags = auth::grants(&asker.key, "feature_flag:write");
-    FeatureEditor { user: asker.user.id, may_write_flags }
-}
-
-/// Reads a change, or a complete feature.
-fn patch(fields: &mut Fields, is_whole: bool) -> Result<FeaturePatch, Problem> {
-    if is_whole {
-        fields.require("name")?;
+input! {
+    /// Early access features, newest first.
+    pub struct List {
+        query page: Page,
     }
-    let name = fields.text("name")?;
-    let description = fields.text("description")?;
-    if is_whole {
-        fields.require("stage")?;
-    }
-    Ok(FeaturePatch {
-        name,
-        description,
-        stage: fields.value("stage")?.map(|given| stage(&given)).transpose()?,
-        documentation_url: fields.text("documentation_url")?,
-        payload: fields.nullable_value("payload").map(Option::unwrap_or_default),
-        rollout_to_all: fields.boolean("rollout_to_all")?.unwrap_or_default(),
-    })
 }
 
-fn stage(given: &Value) -> Result<Stage, Problem> {
+impl Operation for List {
+    type Who = Principal;
+    type Out = Paged<api::Feature>;
+    const SCOPE: &'static str = "early_access_feature:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, page, who) = (cx.snapshot(), self.page, cx.who.clone());
+        let count = snapshot.features(who.project.id).len();
+        let write = move |rows: &mut PageRows<api::Feature>| {
+            let features = snapshot.features(who.project.id).iter();
+            for own in features.skip(page.offset).take(page.limit) {
+                if rows.add(feature(own, &snapshot, &who))? == Added::PageIsFull {
+                    return Ok(Added::PageIsFull);
+                }
+            }
+            Ok(Added::Yes)
+        };
+        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
+        Ok(Paged { page, count, rows })
+    }
+}
+
+input! {
+    /// Makes an early access feature, with its flag or for an existing one.
+    pub struct Create {
+        body feature: New<EarlyAccessFeatureWrite>,
+    }
+}
+
+impl Operation for Create {
+    type Who = Principal;
+    type Out = Created<api::Feature>;
+    const SCOPE: &'static str = "early_access_feature:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let New(sent) = self.feature;
+        let flag = sent.feature_flag_id.flatten().filter(|id| *id != 0).map(FlagId);
+        let (project, by, patch) = (cx.who.project.id, editor(cx), sent.patch());
+        let write = |metadata: Metadata| async move {
+            metadata.create_feature(project, by, flag, patch, &auth::seed()).await
+        };
+        let made = cx.write("create-feature", write).await?;
+        Ok(Created(feature(&made, &cx.snapshot(), &cx.who)))
+    }
+}
+
+input! {
+    /// One early access feature.
+    pub struct Retrieve {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::Feature;
+    const SCOPE: &'static str = "early_access_feature:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let snapshot = cx.snapshot();
+        let mut features = snapshot.features(cx.who.project.id).iter();
+        let found = features.find(|feature| feature.id == self.id);
+        let found = found.ok_or_else(|| Problem::not_found("Not found."))?;
+        Ok(feature(found, &snapshot, &cx.who))
+    }
+}
+
+input! {
+    /// Changes an early access feature; an absent field keeps its value.
+    pub struct Update {
+        path id: Uuid,
+        body change: EarlyAccessFeatureWrite,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::Feature;
+    const SCOPE: &'static str = "early_access_feature:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, by, id, patch) =
+            (cx.who.project.id, editor(cx), self.id, self.change.patch());
+        let write = |metadata: Metadata| async move {
+            metadata.update_feature(project, by, id, patch).await
+        };
+        let changed = cx.write("update-feature", write).await?;
+        Ok(feature(&changed, &cx.snapshot(), &cx.who))
+    }
+}
+
+input! {
+    /// The same with the fields that a new one needs.
+    pub struct Replace {
+        path id: Uuid,
+        body feature: New<EarlyAccessFeatureWrite>,
+    }
+}
+
+impl Operation for Replace {
+    type Who = Principal;
+    type Out = api::Feature;
+    const SCOPE: &'static str = "early_access_feature:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        Update { id: self.id, change: self.feature.0 }.perform(cx).await
+    }
+}
+
+input! {
+    /// Deletes an early access feature, which ends the enrolment in its flag; the flag stays.
+    pub struct Delete {
+        path id: Uuid,
+    }
+}
+
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = "early_access_feature:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, by, id) = (cx.who.project.id, editor(cx), self.id);
+        let write =
+            |metadata: Metadata| async move { metadata.delete_feature(project, by, id).await };
+        cx.write("delete-feature", write).await?;
+        Ok(Done)
+    }
+}
+
+fn editor(cx: &Context<Principal>) -> FeatureEditor {
+    let may_write_flags = auth::grants(&cx.who.key, "feature_flag:write");
+    FeatureEditor { user: cx.user(), may_write_flags }
+}
+
+body! {
+    /// A new early access feature, or a change of one.
+    #[derive(Default)]
+    pub struct EarlyAccessFeatureWrite {
+        /// What it is called.
+        name: Option<String> = {"maxLength": 200},
+        /// What it does.
+        description: Option<String>,
+        /// Whether people may enrol in the flag.
+        stage: Option<Stage>,
+        /// Where it is described.
+        documentation_url: Option<String> = {"maxLength": 800},
+        /// What SDKs get with it.
+        payload: Option<Payload>,
+        /// With the change of the stage to general-availability: everybody has it, whoever enrolled
+        rollout_to_all: Option<bool>,
+        /// For a new feature: the flag to use; without it one is made, which is called after the name
+        feature_flag_id: Option<Option<i64>>,
+    }
+}
+
+impl Creates for EarlyAccessFeatureWrite {
+    const NEEDS: &'static [&'static str] = &["name", "stage"];
+}
+
+impl EarlyAccessFeatureWrite {
+    fn patch(self) -> FeaturePatch {
+        FeaturePatch {
+            name: self.name,
+            description: self.description,
+            stage: self.stage,
+            documentation_url: self.documentation_url,
+            payload: self.payload.map(|own| own.0),
+            rollout_to_all: self.rollout_to_all.unwrap_or_default(),
+        }
+    }
+}
+
+/// JSON of any kind.
+#[derive(Debug)]
+pub struct Payload(Value);
+
+impl Field for Option<Payload> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.nullable_value(name).map(|value| Payload(value.unwrap_or_default())))
+    }
+
+    fn schema() -> Value {
+        json!({})
+    }
+}
+
+impl Field for Option<Stage> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.value(name)?.map(|given| stage(name, &given)).transpose()
+    }
+
+    fn schema() -> Value {
+        json!({"$ref": "#/components/schemas/Stage"})
+    }
+}
+
+/// The stage that the field `name` says.
+pub(super) fn stage(name: &'static str, given: &Value) -> Result<Stage, Problem> {
     given.as_str().and_then(Stage::parse).ok_or_else(|| {
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
-        refused("stage", "invalid_choice", format!("\"{text}\" is not a valid choice."))
+        refused(name, "invalid_choice", format!("\"{text}\" is not a valid choice."))
     })
 }
 
-/// A feature as sent to clients of the management API.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "EarlyAccessFeature")]
-struct FeatureBody {
-    id: Uuid,
-    #[schemars(with = "Option<by_hand::MinimalFlag>")]
-    feature_flag: Option<Value>,
-    name: String,
-    description: String,
-    #[schemars(with = "by_hand::Stage")]
-    stage: &'static str,
-    documentation_url: String,
-    payload: Value,
-    created_at: String,
-    created_by: Option<weir_api::accounts::User>,
-    #[schemars(extend("enum" = ["editor", "viewer"]))]
-    user_access_level: &'static str,
-}
-
-/// The body of a feature for `asker`.
-fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) -> FeatureBody {
-    let flags = snapshot.flags(feature.project).iter();
-    let flag = flags.into_iter().find(|flag| flag.id == feature.flag);
-    let created_by = feature.created_by.and_then(|user| snapshot.user(user));
-    let may_edit = auth::grants(&asker.key, "early_access_feature:write");
-    FeatureBody {
-        id: feature.id,
+/// A feature as `who` sees it.
+fn feature(own: &EarlyAccessFeature, snapshot: &Snapshot, who: &Principal) -> api::Feature {
+    let mut flags = snapshot.flags(own.project).iter();
+    let flag = flags.find(|flag| flag.id == own.flag);
+    let created_by = own.created_by.and_then(|user| snapshot.user(user));
+    let may_edit = auth::grants(&who.key, "early_access_feature:write");
+    api::Feature {
+        id: own.id.to_string(),
         feature_flag: flag.map(|flag| feature_flags::minimal(flag)),
-        name: feature.name.clone(),
-        description: feature.description.clone(),
-        stage: feature.stage.name(),
-        documentation_url: feature.documentation_url.clone(),
-        payload: feature.payload.clone(),
-        created_at: feature.created_at.to_rfc3339(),
+        name: own.name.clone(),
+        description: own.description.clone(),
+        stage: own.stage.name().to_owned(),
+        documentation_url: own.documentation_url.clone(),
+        payload: own.payload.clone(),
+        created_at: own.created_at.to_rfc3339(),
         created_by: created_by.map(|found| user(found)),
-        user_access_level: if may_edit { "editor" } else { "viewer" },
+        user_access_level: if may_edit { "editor" } else { "viewer" }.to_owned(),
     }
 }

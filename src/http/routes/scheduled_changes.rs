@@ -4,23 +4,23 @@
 
 use std::sync::Arc;
 
-use hyper::{Method, StatusCode};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, Parameter, by_hand};
+use crate::operation::input::{Creates, New, input};
+use crate::operation::output::{Created, Done, PageRows, Paged};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::response::{Attr, Problem, Response};
-use crate::routes::store;
+use crate::response::{Attr, Problem};
 use crate::routes::store::problem;
 use crate::routes::user_body::user;
-use crate::rows::{Added, Rows};
-use weir_app::App;
+use crate::rows::{Added, PAGE_MAX_BYTES};
+use weir_api::schedules as api;
 use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_metadata::Metadata;
 use weir_metadata::flags::FlagId;
 use weir_metadata::schedules::{
     CRON_MAX_CHARS, Interval, NewSchedule, ScheduleId, SchedulePatch, ScheduledChange, Timing,
@@ -36,154 +36,294 @@ const READ_AT_ONCE: usize = 16;
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
 
-pub(crate) const LIST: Description =
-    Description::page::<ChangeBody>("Changes of flags that are made at a time").query(&[
-        Parameter::text("model_name"),
-        Parameter::text("record_id").about("The id of the flag"),
-    ]);
-
-/// `GET scheduled_changes/`, in the order in which they were scheduled, filtered by `model_name` and
-/// `record_id`.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let page = Page::of(&request);
-    let is_of_other = request.query("model_name").is_some_and(|name| name != MODEL);
-    let flag = request.query("record_id").map(|id| id.parse().map(FlagId));
-    let mut rows = Rows::new(&request.memory());
-    // A value that is not a number matches no flag.
-    let Some(flag) = flag.transpose().ok().filter(|_| !is_of_other) else {
-        return page.finished(app, &request, 0, rows);
-    };
-    let project = asker.project.id;
-    loop {
-        let (rest, at) = (page.limit - rows.count(), page.offset.saturating_add(rows.count()));
-        let part = rest.min(READ_AT_ONCE);
-        let (count, changes) =
-            app.node.metadata.scheduled_changes(project, flag, part, at).await.map_err(problem)?;
-        let is_last = changes.len() < part || changes.len() == rest;
-        let users = Arc::clone(&snapshot);
-        let write =
-            move |rows: &mut Rows| rows.add_all(changes.iter().map(|change| body(change, &users)));
-        let (written, added) = rows.add_on(&app.node.cpu, write).await?;
-        if is_last || added == Added::PageIsFull {
-            return page.finished(app, &request, count, written);
-        }
-        rows = written;
+input! {
+    /// Changes of flags that are made at a time, in the order in which they were scheduled.
+    pub struct List {
+        query model_name: Option<String>,
+        /// The id of the flag
+        query record_id: Option<String>,
+        query page: Page,
     }
 }
 
-pub(crate) const CREATE: Description = Description::created::<ChangeBody>("Schedule a change")
-    .optional_body::<by_hand::ScheduledChangeWrite>()
-    .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
+impl Operation for List {
+    type Who = Principal;
+    type Out = Paged<api::ScheduledChange>;
+    const SCOPE: &'static str = "feature_flag:read";
 
-/// `POST scheduled_changes/`.
-pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let given = Given::read(Fields::read(request).await?, true)?;
-    let not_found = || {
-        let detail = "Feature flag not found";
-        Problem::new(weir_base::error::Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null)
-    };
-    let flag = given.record_id.unwrap_or_default().trim().parse().map(FlagId);
-    let patch = given.patch;
-    let new = NewSchedule {
-        flag: flag.map_err(|_| not_found())?,
-        payload: patch.payload.unwrap_or_default(),
-        timing: Timing {
-            scheduled_at: patch.scheduled_at.unwrap_or_default(),
-            is_recurring: patch.is_recurring.unwrap_or_default(),
-            interval: patch.interval.flatten(),
-            cron: patch.cron.flatten(),
-            end_date: patch.end_date.flatten(),
-        },
-    };
-    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.schedule(project, user, new).await };
-    let change = store::write(app, "schedule", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
-}
-
-pub(crate) const RETRIEVE: Description = Description::ok::<ChangeBody>("One scheduled change");
-
-/// `GET scheduled_changes/:id/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let change = find(app, &call).await?;
-    Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
-}
-
-pub(crate) const UPDATE: Description = Description::ok::<ChangeBody>("Change what is scheduled")
-    .optional_body::<by_hand::ScheduledChangeWrite>()
-    .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
-
-/// `PATCH scheduled_changes/:id/`, and `PUT`, which requires what a new one requires.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    let known = find(app, &call).await?;
-    let Call { asker, request, .. } = call;
-    let is_whole = request.method == Method::PUT;
-    let given = Given::read(Fields::read(request).await?, is_whole)?;
-    if given.record_id.is_some_and(|id| id != known.flag.to_string()) {
-        let detail = "Cannot change the target record of an existing scheduled change.";
-        return Err(refused("record_id", "invalid_input", detail));
-    }
-    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
-    let write = async move { metadata.reschedule(project, user, known.id, given.patch).await };
-    let change = store::write(app, "reschedule", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
-}
-
-pub(crate) const DELETE: Description =
-    Description::empty("204", "Delete a scheduled change; what is not made yet will not be");
-
-/// `DELETE scheduled_changes/:id/`: a pending change will not be made.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = find(app, &call).await?.id;
-    let (metadata, project, user) =
-        (app.node.metadata.clone(), call.asker.project.id, call.asker.user.id);
-    let write = async move { metadata.unschedule(project, user, id).await };
-    store::write(app, "unschedule", write).await?;
-    Ok(Response::empty(StatusCode::NO_CONTENT))
-}
-
-async fn find(app: &App, call: &Call<Principal>) -> Result<ScheduledChange, Problem> {
-    let id = call.id().parse().map(ScheduleId).map_err(|_| Problem::not_found("Not found."))?;
-    app.node.metadata.scheduled_change(call.asker.project.id, id).await.map_err(problem)
-}
-
-/// The fields of a body, in the order in which PostHog validates them.
-struct Given {
-    record_id: Option<String>,
-    patch: SchedulePatch,
-}
-
-impl Given {
-    fn read(mut fields: Fields, is_whole: bool) -> Result<Self, Problem> {
-        let require = |fields: &Fields, name| match is_whole {
-            true => fields.require(name),
-            false => Ok(()),
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, page, project) = (cx.snapshot(), self.page, cx.who.project.id);
+        let is_of_other = self.model_name.is_some_and(|name| name != MODEL);
+        let flag = self.record_id.map(|id| id.parse().map(FlagId));
+        let mut rows = cx.rows(PAGE_MAX_BYTES);
+        // A value that is not a number matches no flag.
+        let Some(flag) = flag.transpose().ok().filter(|_| !is_of_other) else {
+            return Ok(Paged { page, count: 0, rows });
         };
-        require(&fields, "record_id")?;
-        let record_id = text(&mut fields, "record_id", RECORD_ID_MAX_CHARS)?;
-        require(&fields, "model_name")?;
-        if let Some(name) = fields.value("model_name")?.filter(|name| name != MODEL) {
-            let text = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-            let detail = format!("\"{text}\" is not a valid choice.");
-            return Err(refused("model_name", "invalid_choice", detail));
+        loop {
+            let (rest, at) = (page.limit - rows.count(), page.offset.saturating_add(rows.count()));
+            let part = rest.min(READ_AT_ONCE);
+            let found = cx.metadata().scheduled_changes(project, flag, part, at).await;
+            let (count, changes) = found.map_err(problem)?;
+            let is_last = changes.len() < part || changes.len() == rest;
+            let users = Arc::clone(&snapshot);
+            let write = move |rows: &mut PageRows<api::ScheduledChange>| {
+                for own in &changes {
+                    if rows.add(change(own, &users))? == Added::PageIsFull {
+                        return Ok(Added::PageIsFull);
+                    }
+                }
+                Ok(Added::Yes)
+            };
+            let (written, added) = rows.add_on(&cx.app.node.cpu, write).await?;
+            rows = written;
+            if is_last || added == Added::PageIsFull {
+                return Ok(Paged { page, count, rows });
+            }
         }
-        require(&fields, "payload")?;
-        let payload = fields.value("payload")?;
-        require(&fields, "scheduled_at")?;
-        let scheduled_at = fields.time("scheduled_at")?;
-        let is_recurring = fields.boolean("is_recurring")?;
-        let interval = fields.nullable_choice("recurrence_interval", &Interval::NAMES)?;
-        let interval = interval.map(|name| name.as_deref().and_then(Interval::parse));
-        let cron = nullable_text(&mut fields, "cron_expression", CRON_MAX_CHARS)?;
-        let end_date = fields.nullable_time("end_date")?;
-        let patch = SchedulePatch { payload, scheduled_at, is_recurring, interval, cron, end_date };
-        Ok(Self { record_id, patch })
+    }
+}
+
+input! {
+    /// Schedules a change.
+    pub struct Create {
+        body change: New<ScheduledChangeWrite>,
+    }
+}
+
+impl Operation for Create {
+    type Who = Principal;
+    type Out = Created<api::ScheduledChange>;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let not_found = |_| {
+            let detail = "Feature flag not found";
+            Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null)
+        };
+        let New(sent) = self.change;
+        let flag = sent.record_id.as_ref().map_or("", |id| id.0.as_str());
+        let flag = flag.parse().map(FlagId).map_err(not_found)?;
+        let patch = sent.patch();
+        let new = NewSchedule {
+            flag,
+            payload: patch.payload.unwrap_or_default(),
+            timing: Timing {
+                scheduled_at: patch.scheduled_at.unwrap_or_default(),
+                is_recurring: patch.is_recurring.unwrap_or_default(),
+                interval: patch.interval.flatten(),
+                cron: patch.cron.flatten(),
+                end_date: patch.end_date.flatten(),
+            },
+        };
+        let (snapshot, project, user) = (cx.snapshot(), cx.who.project.id, cx.user());
+        let write = |metadata: Metadata| async move { metadata.schedule(project, user, new).await };
+        let made = cx.write("schedule", write).await?;
+        Ok(Created(change(&made, &snapshot)))
+    }
+}
+
+input! {
+    /// One scheduled change.
+    pub struct Retrieve {
+        path id: i64,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = api::ScheduledChange;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        Ok(change(&find(cx, self.id).await?, &cx.snapshot()))
+    }
+}
+
+input! {
+    /// Changes what is scheduled; an absent field keeps its value.
+    pub struct Update {
+        path id: i64,
+        body change: ScheduledChangeWrite,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = api::ScheduledChange;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, known) = (cx.snapshot(), find(cx, self.id).await?);
+        if self.change.record_id.as_ref().is_some_and(|id| id.0 != known.flag.to_string()) {
+            let detail = "Cannot change the target record of an existing scheduled change.";
+            return Err(refused("record_id", "invalid_input", detail));
+        }
+        let (project, user, patch) = (cx.who.project.id, cx.user(), self.change.patch());
+        let write = |metadata: Metadata| async move {
+            metadata.reschedule(project, user, known.id, patch).await
+        };
+        let changed = cx.write("reschedule", write).await?;
+        Ok(change(&changed, &snapshot))
+    }
+}
+
+input! {
+    /// The same with the fields that a new one needs.
+    pub struct Replace {
+        path id: i64,
+        body change: New<ScheduledChangeWrite>,
+    }
+}
+
+impl Operation for Replace {
+    type Who = Principal;
+    type Out = api::ScheduledChange;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        Update { id: self.id, change: self.change.0 }.perform(cx).await
+    }
+}
+
+input! {
+    /// Deletes a scheduled change; a pending one will not be made.
+    pub struct Delete {
+        path id: i64,
+    }
+}
+
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let id = find(cx, self.id).await?.id;
+        let (project, user) = (cx.who.project.id, cx.user());
+        let write =
+            |metadata: Metadata| async move { metadata.unschedule(project, user, id).await };
+        cx.write("unschedule", write).await?;
+        Ok(Done)
+    }
+}
+
+async fn find(cx: &Context<Principal>, id: i64) -> Result<ScheduledChange, Problem> {
+    cx.metadata().scheduled_change(cx.who.project.id, ScheduleId(id)).await.map_err(problem)
+}
+
+body! {
+    /// A new scheduled change, or a change of one. The fields are in the order in which PostHog validates them.
+    #[derive(Default)]
+    pub struct ScheduledChangeWrite {
+        /// The id of the flag; it cannot be changed
+        record_id: Option<RecordId>,
+        /// What is changed: a flag.
+        model_name: Option<Model>,
+        /// The change.
+        payload: Option<Payload>,
+        /// When it is made, at first.
+        scheduled_at: Option<UnixMicros>,
+        /// Whether it is made again and again.
+        is_recurring: Option<bool>,
+        /// How often.
+        recurrence_interval: Option<Option<Interval>>,
+        /// How often, as a cron expression.
+        cron_expression: Option<Cron>,
+        /// When a recurring change ends.
+        end_date: Option<Option<UnixMicros>>,
+    }
+}
+
+impl Creates for ScheduledChangeWrite {
+    const NEEDS: &'static [&'static str] = &["record_id", "model_name", "payload", "scheduled_at"];
+}
+
+impl ScheduledChangeWrite {
+    fn patch(self) -> SchedulePatch {
+        SchedulePatch {
+            payload: self.payload.map(|own| own.0),
+            scheduled_at: self.scheduled_at,
+            is_recurring: self.is_recurring,
+            interval: self.recurrence_interval,
+            cron: self.cron_expression.map(|own| own.0),
+            end_date: self.end_date,
+        }
+    }
+}
+
+/// The id of a flag as a text.
+#[derive(Debug)]
+pub struct RecordId(pub String);
+
+impl Field for Option<RecordId> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(text(fields, name, RECORD_ID_MAX_CHARS)?.map(RecordId))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "maxLength": RECORD_ID_MAX_CHARS})
+    }
+}
+
+/// The kind of what is changed, which is always a flag.
+#[derive(Debug)]
+pub struct Model;
+
+impl Field for Option<Model> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.choice(name, &[MODEL])?.map(|_| Model))
+    }
+
+    fn schema() -> Value {
+        json!({"const": MODEL})
+    }
+}
+
+/// An operation on a flag, which `metadata` reads.
+#[derive(Debug)]
+pub struct Payload(pub Value);
+
+impl Field for Option<Payload> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.value(name)?.map(Payload))
+    }
+
+    fn schema() -> Value {
+        let operations = ["update_status", "add_release_condition", "update_variants"];
+        let operation = json!({"type": "string", "enum": operations});
+        json!({
+            "type": "object",
+            "required": ["operation", "value"],
+            "properties": {"operation": operation, "value": {}},
+        })
+    }
+}
+
+impl Field for Option<Option<Interval>> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let interval = fields.nullable_choice(name, &Interval::NAMES)?;
+        Ok(interval.map(|name| name.as_deref().and_then(Interval::parse)))
+    }
+
+    fn schema() -> Value {
+        let names = Interval::NAMES.into_iter().map(Value::from);
+        let names: Vec<Value> = names.chain([Value::Null]).collect();
+        json!({"type": ["string", "null"], "enum": names})
+    }
+}
+
+/// A cron expression; none for null and for a blank one.
+#[derive(Debug)]
+pub struct Cron(Option<String>);
+
+impl Field for Option<Cron> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(nullable_text(fields, name, CRON_MAX_CHARS)?.map(Cron))
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["string", "null"]})
     }
 }
 
@@ -220,53 +360,26 @@ fn nullable_text(
     Ok(text(fields, name, chars_max)?.map(Some))
 }
 
-/// A scheduled change as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "ScheduledChange")]
-struct ChangeBody {
-    id: i64,
-    team_id: i64,
-    record_id: String,
-    #[schemars(extend("enum" = ["FeatureFlag"]))]
-    model_name: &'static str,
-    #[schemars(with = "by_hand::AnyObject")]
-    payload: Value,
-    scheduled_at: String,
-    executed_at: Option<String>,
-    failure_reason: Option<String>,
-    created_at: String,
-    created_by: Option<weir_api::accounts::User>,
-    updated_at: String,
-    is_recurring: bool,
-    recurrence_interval: Option<&'static str>,
-    cron_expression: Option<String>,
-    last_executed_at: Option<String>,
-    #[schemars(extend("format" = "date-time"))]
-    end_date: Option<String>,
-    /// Where days and months of a recurring change begin.
-    timezone: String,
-}
-
-fn body(change: &ScheduledChange, snapshot: &Snapshot) -> ChangeBody {
+fn change(own: &ScheduledChange, snapshot: &Snapshot) -> api::ScheduledChange {
     let time = |time: Option<UnixMicros>| time.map(UnixMicros::to_rfc3339);
-    let timing = &change.timing;
-    ChangeBody {
-        id: change.id.0,
-        team_id: change.project.0,
-        record_id: change.flag.to_string(),
-        model_name: MODEL,
-        payload: change.payload.clone(),
+    let timing = &own.timing;
+    api::ScheduledChange {
+        id: own.id.0,
+        team_id: own.project.0,
+        record_id: own.flag.to_string(),
+        model_name: MODEL.to_owned(),
+        payload: own.payload.clone(),
         scheduled_at: timing.scheduled_at.to_rfc3339(),
-        executed_at: time(change.executed_at),
-        failure_reason: change.failure_reason.clone(),
-        created_at: change.created_at.to_rfc3339(),
-        created_by: snapshot.user(change.created_by).map(|found| user(found)),
-        updated_at: change.updated_at.to_rfc3339(),
+        executed_at: time(own.executed_at),
+        failure_reason: own.failure_reason.clone(),
+        created_at: own.created_at.to_rfc3339(),
+        created_by: snapshot.user(own.created_by).map(|found| user(found)),
+        updated_at: own.updated_at.to_rfc3339(),
         is_recurring: timing.is_recurring,
-        recurrence_interval: timing.interval.map(Interval::name),
+        recurrence_interval: timing.interval.map(|own| own.name().to_owned()),
         cron_expression: timing.cron.clone(),
-        last_executed_at: time(change.last_executed_at),
+        last_executed_at: time(own.last_executed_at),
         end_date: time(timing.end_date),
-        timezone: change.timezone.clone(),
+        timezone: own.timezone.clone(),
     }
 }

@@ -12,6 +12,7 @@ use crate::sentences::conditions_of;
 use crate::state::cohort::{DAYS, DEEDS_MAX, Deed, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
 use weir_api::cohorts::Cohort;
+use weir_api::early_access::Feature;
 
 /// Longest names and descriptions, in characters.
 const NAME_MAX_CHARS: usize = 400;
@@ -130,31 +131,59 @@ pub fn actions(project: i64, cohort: &Cohort) -> Markup {
     }
 }
 
-/// The form of an early access feature, as typed or as stored. A new one is for a new flag, or one of `flags`.
+/// An early access feature, as typed or as stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureDraft {
+    /// What it is called.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Whether people may enrol; empty for a draft.
+    pub stage: String,
+    /// Where it is described.
+    pub documentation_url: String,
+    /// The id of the flag of a new one; empty for a new flag.
+    pub flag: String,
+}
+
+impl FeatureDraft {
+    /// A feature that is stored.
+    pub fn of(own: &Feature) -> Self {
+        Self {
+            name: own.name.clone(),
+            description: own.description.clone(),
+            stage: own.stage.clone(),
+            documentation_url: own.documentation_url.clone(),
+            flag: String::new(),
+        }
+    }
+}
+
+/// The form of an early access feature. A new one is for a new flag, or one of `flags`.
 pub fn feature(
     (address, back): (&str, &str),
-    own: &Value,
+    own: &FeatureDraft,
     flags: &[Value],
     problem: Option<&str>,
     is_new: bool,
 ) -> Markup {
     let stages = STAGES.into_iter().map(|stage| (stage, stage));
-    let stage = Some(text(own, "stage")).filter(|stage| !stage.is_empty()).unwrap_or("draft");
+    let stage = if own.stage.is_empty() { "draft" } else { &own.stage };
     html! {
         p class="back" { a href=(back) { "← Back" } }
         @if let Some(problem) = problem { (parts::failed(problem)) }
         form class="card" method="post" action=(address) {
             div class="stack" {
-                label { "Name" input class="wide" name="name" required value=(text(own, "name")) maxlength="200" autocomplete="off"; }
-                label class="full" { "Description" textarea name="description" rows="3" maxlength=(DESCRIPTION_MAX_CHARS) { (text(own, "description")) } }
+                label { "Name" input class="wide" name="name" required value=(own.name) maxlength="200" autocomplete="off"; }
+                label class="full" { "Description" textarea name="description" rows="3" maxlength=(DESCRIPTION_MAX_CHARS) { (own.description) } }
                 label { "Stage" (select("stage", stage, stages)) }
-                label { "Where it is described" input class="wide" type="url" name="documentation_url" value=(text(own, "documentation_url")) maxlength="800" placeholder="https://"; }
+                label { "Where it is described" input class="wide" type="url" name="documentation_url" value=(own.documentation_url) maxlength="800" placeholder="https://"; }
                 @if is_new {
                     label { "Flag" select name="flag" {
                         option value="" { "a new one" }
                         @for flag in flags {
                             @let id = integer(flag, "id").unwrap_or_default();
-                            option value=(id) selected[text(own, "flag") == id.to_string()] { (parts::clipped(text(flag, "key"), 120)) }
+                            option value=(id) selected[own.flag == id.to_string()] { (parts::clipped(text(flag, "key"), 120)) }
                         }
                     } }
                 }

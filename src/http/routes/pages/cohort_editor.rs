@@ -1,24 +1,31 @@
 //! Making and changing cohorts and early access features. What is refused is shown beside what was typed.
 
-use hyper::Method;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
+use crate::operation::input::{InPath, New};
 use crate::response::Problem;
-use crate::routes::cohorts;
 use crate::routes::cohorts::{Change, CohortWrite, Description, Persons, Rule, Whole};
+use crate::routes::early_access_features::EarlyAccessFeatureWrite;
 use crate::routes::pages::cohorts::number;
 use crate::routes::pages::flag_editor::known;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
+use crate::routes::{cohorts, early_access_features};
 use weir_api::cohorts::Cohort;
+use weir_api::early_access::Feature;
 use weir_web::pages::cohort_form as shown;
+use weir_web::pages::cohort_form::FeatureDraft;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::{items, page, text};
+use weir_web::parts::{items, page};
 use weir_web::state::cohort::{Draft, Group, members as listed};
 use weir_web::state::parameters::Parameters;
 
 /// What the buttons of the form of a cohort do.
 const BUTTONS: [&str; 3] = ["save", "group", "rows"];
+
+/// Longest name in a title, in characters.
+const NAME_MAX_CHARS: usize = 120;
 
 /// Flags to choose from.
 const FLAGS: &str = "500";
@@ -148,20 +155,22 @@ pub async fn new_feature(visit: Visit) -> Result<Sent, Problem> {
     {
         return Ok(back);
     }
-    let page = feature_page(&visit, None, &Value::Null, None).await;
+    let page = feature_page(&visit, None, &FeatureDraft::default(), None).await;
     Ok(Sent::Page(page))
 }
 
 /// `POST early_access_features`.
 pub async fn create_feature(mut visit: Visit) -> Result<Sent, Problem> {
-    let sent = form(visit.take_request()?).await?;
-    let mut body = feature_of(&sent);
-    let flag: Option<i64> = sent.get("flag").parse().ok();
-    if let (Some(flag), Value::Object(body)) = (flag, &mut body) {
-        body.insert("feature_flag_id".to_owned(), json!(flag));
-    }
-    let made = visit.asking.send(Method::POST, "early_access_feature/", &body).await;
-    finished(&visit, made, None, &body).await
+    let typed = typed_feature(&form(visit.take_request()?).await?);
+    let feature_flag_id = typed.flag.parse().ok().map(Some);
+    let made = match feature_of(&typed) {
+        Ok(sent) => {
+            let feature = New(EarlyAccessFeatureWrite { feature_flag_id, ..sent });
+            visit.asking.perform(early_access_features::Create { feature }).await.map(|_| ())
+        }
+        Err(problem) => Err(problem),
+    };
+    finished(&visit, made, None, &typed).await
 }
 
 /// `GET early_access_features/:id`.
@@ -171,44 +180,64 @@ pub async fn feature(visit: Visit) -> Result<Sent, Problem> {
     {
         return Ok(back);
     }
-    let own = visit.asking.get(&feature_path(&visit), &[]).await?;
-    Ok(Sent::Page(feature_page(&visit, Some(&own), &own, None).await))
+    let id = feature_id(&visit)?;
+    let own = visit.asking.perform(early_access_features::Retrieve { id }).await?;
+    Ok(Sent::Page(feature_page(&visit, Some(&own), &FeatureDraft::of(&own), None).await))
 }
 
 /// `POST early_access_features/:id`.
 pub async fn change_feature(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &["save", "delete"]).map_err(|error| wrong(&error))?;
-    let (asking, path) = (visit.asking.clone(), feature_path(&visit));
+    let (asking, id) = (visit.asking.clone(), feature_id(&visit)?);
     if what == Some("delete") {
-        asking.send(Method::DELETE, &path, &Value::Null).await?;
+        asking.perform(early_access_features::Delete { id }).await?;
         return Ok(Sent::Other(see_other(&page(visit.project(), "early_access_features"))?));
     }
-    let own = asking.get(&path, &[]).await?;
-    let body = feature_of(&sent);
-    let changed = asking.send(Method::PATCH, &path, &body).await;
-    finished(&visit, changed, Some(&own), &body).await
+    let own = asking.perform(early_access_features::Retrieve { id }).await?;
+    let typed = typed_feature(&sent);
+    let changed = match feature_of(&typed) {
+        Ok(change) => {
+            asking.perform(early_access_features::Update { id, change }).await.map(|_| ())
+        }
+        Err(problem) => Err(problem),
+    };
+    finished(&visit, changed, Some(&own), &typed).await
 }
 
-fn feature_path(visit: &Visit) -> String {
-    format!("early_access_feature/{}/", parts::part(visit.id()))
+fn feature_id(visit: &Visit) -> Result<Uuid, Problem> {
+    InPath::of(visit.id().to_owned())
 }
 
-fn feature_of(sent: &Parameters) -> Value {
-    json!({
-        "name": sent.get("name"), "description": sent.get("description"), "stage": sent.get("stage"),
-        "documentation_url": sent.get("documentation_url"),
+fn typed_feature(sent: &Parameters) -> FeatureDraft {
+    let text = |name: &str| sent.get(name).trim().to_owned();
+    FeatureDraft {
+        name: text("name"),
+        description: text("description"),
+        stage: sent.get("stage").to_owned(),
+        documentation_url: text("documentation_url"),
+        flag: sent.get("flag").to_owned(),
+    }
+}
+
+fn feature_of(typed: &FeatureDraft) -> Result<EarlyAccessFeatureWrite, Problem> {
+    Ok(EarlyAccessFeatureWrite {
+        name: Some(typed.name.clone()),
+        description: Some(typed.description.clone()),
+        stage: Some(early_access_features::stage("stage", &json!(typed.stage))?),
+        documentation_url: Some(typed.documentation_url.clone()),
+        ..EarlyAccessFeatureWrite::default()
     })
 }
 
 async fn finished(
     visit: &Visit,
-    done: Result<Value, Problem>,
-    own: Option<&Value>,
-    typed: &Value,
+    done: Result<(), Problem>,
+    own: Option<&Feature>,
+    typed: &FeatureDraft,
 ) -> Result<Sent, Problem> {
     match done {
-        Ok(_) => Ok(Sent::Other(see_other(&page(visit.project(), "early_access_features"))?)),
+        Ok(()) => Ok(Sent::Other(see_other(&page(visit.project(), "early_access_features"))?)),
         Err(problem) => {
             let page = feature_page(visit, own, typed, Some(problem.detail())).await;
             Ok(Sent::Page(Page { status: problem.status(), ..page }))
@@ -218,8 +247,8 @@ async fn finished(
 
 async fn feature_page(
     visit: &Visit,
-    own: Option<&Value>,
-    typed: &Value,
+    own: Option<&Feature>,
+    typed: &FeatureDraft,
     problem: Option<&str>,
 ) -> Page {
     let all = page(visit.project(), "early_access_features");
@@ -233,7 +262,7 @@ async fn feature_page(
         let content = shown::feature((&all, &all), typed, flags, problem, true);
         return Page::new("New early access feature", content);
     };
-    let address = format!("{all}/{}", parts::part(text(own, "id")));
+    let address = format!("{all}/{}", parts::part(&own.id));
     let content = shown::feature((&address, &all), typed, &[], problem, false);
-    Page::new(format!("Edit {}", parts::named(own)), content)
+    Page::new(format!("Edit {}", parts::clipped(&own.name, NAME_MAX_CHARS)), content)
 }

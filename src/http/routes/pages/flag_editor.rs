@@ -6,9 +6,14 @@ use chrono_tz::Tz;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::operation::input::New;
 use crate::response::Problem;
 use crate::routes::feature_flags::test_evaluation::of_draft;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
+use crate::routes::scheduled_changes;
+use crate::routes::scheduled_changes::{Payload, RecordId, ScheduledChangeWrite};
+use weir_base::clock::UnixMicros;
+use weir_metadata::schedules::Interval;
 use weir_web::pages::flag_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
@@ -27,9 +32,6 @@ const REACHED_MAX: usize = 10;
 
 /// What a scheduled change does.
 const CHANGES: [&str; 3] = ["on", "off", "add"];
-
-/// How often a scheduled change recurs.
-const INTERVALS: [&str; 4] = ["daily", "weekly", "monthly", "yearly"];
 
 /// `GET feature_flags/new`.
 pub async fn new(visit: Visit) -> Result<Sent, Problem> {
@@ -202,14 +204,14 @@ pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
 pub async fn schedule(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let flag = visit.asking.get(&path(&visit), &[]).await?;
-    let body = scheduled(&mut sent, &flag, visit.asking.zone).map_err(|error| wrong(&error))?;
-    visit.asking.send(Method::POST, "scheduled_changes/", &body).await?;
+    let change = scheduled(&mut sent, &flag, visit.asking.zone).map_err(|error| wrong(&error))?;
+    visit.asking.perform(scheduled_changes::Create { change: New(change) }).await?;
     back(&visit, "#schedule")
 }
 
-fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<Value, Wrong> {
+fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<ScheduledChangeWrite, Wrong> {
     let what = sent.choice("what", &CHANGES)?.unwrap_or("on");
-    let interval = sent.choice("interval", &INTERVALS)?;
+    let interval = sent.choice("interval", &Interval::NAMES)?;
     let at = moment(sent.get("at"), zone)?;
     let payload = match what {
         "add" => {
@@ -220,28 +222,33 @@ fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<Value, Wro
         what => json!({"operation": "update_status", "value": what == "on"}),
     };
     let id = integer(flag, "id").unwrap_or_default().to_string();
-    Ok(json!({
-        "record_id": id, "model_name": "FeatureFlag", "payload": payload, "scheduled_at": at,
-        "is_recurring": interval.is_some(), "recurrence_interval": interval,
-    }))
+    Ok(ScheduledChangeWrite {
+        record_id: Some(RecordId(id)),
+        payload: Some(Payload(payload)),
+        scheduled_at: Some(at),
+        is_recurring: Some(interval.is_some()),
+        recurrence_interval: Some(interval.and_then(Interval::parse)),
+        ..ScheduledChangeWrite::default()
+    })
 }
 
-/// A local time as a field of a form sends it, in RFC 3339. Of a time that the clocks skip or repeat, the earliest.
-fn moment(text: &str, zone: Tz) -> Result<String, Wrong> {
+/// A local time as a field of a form sends it. Of a time that the clocks skip or repeat, the earliest.
+fn moment(text: &str, zone: Tz) -> Result<UnixMicros, Wrong> {
     let wrong = || Wrong::new("at", "Expected a date and a time, such as 2026-12-24T18:00.");
     let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"];
     let mut times =
         formats.iter().filter_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
     let local = times.next().ok_or_else(wrong)?;
-    Ok(zone.from_local_datetime(&local).earliest().ok_or_else(wrong)?.to_rfc3339())
+    let moment = zone.from_local_datetime(&local).earliest().ok_or_else(wrong)?;
+    Ok(UnixMicros(moment.timestamp_micros()))
 }
 
 /// `POST feature_flags/:id/schedule/cancel`.
 pub async fn cancel(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let id: Option<i64> = sent.number("id").map_err(|error| wrong(&error))?;
-    let path = format!("scheduled_changes/{}/", id.unwrap_or_default());
-    visit.asking.send(Method::DELETE, &path, &Value::Null).await?;
+    let id = id.unwrap_or_default();
+    visit.asking.perform(scheduled_changes::Delete { id }).await?;
     back(&visit, "#schedule")
 }
 
@@ -256,18 +263,20 @@ mod tests {
     use chrono_tz::Tz;
 
     use super::moment;
+    use weir_base::clock::UnixMicros;
 
     #[test]
     fn times_are_those_of_the_project() {
         for (text, expected) in [
-            ("2026-12-24T18:00", Some("2026-12-24T18:00:00+01:00")),
-            ("2026-07-01T08:30:15", Some("2026-07-01T08:30:15+02:00")),
-            ("2026-10-25T02:30", Some("2026-10-25T02:30:00+02:00")),
+            ("2026-12-24T18:00", Some("2026-12-24T17:00:00.000000Z")),
+            ("2026-07-01T08:30:15", Some("2026-07-01T06:30:15.000000Z")),
+            ("2026-10-25T02:30", Some("2026-10-25T00:30:00.000000Z")),
             ("2026-03-29T02:30", None),
             ("soon", None),
             ("", None),
         ] {
-            assert_eq!(moment(text, Tz::Europe__Berlin).ok().as_deref(), expected, "{text}");
+            let found = moment(text, Tz::Europe__Berlin).ok().map(UnixMicros::to_rfc3339);
+            assert_eq!(found.as_deref(), expected, "{text}");
         }
     }
 }

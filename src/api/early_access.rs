@@ -1,0 +1,45 @@
+//! Early access features: what people may try before everybody has it.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::accounts::User;
+
+/// An early access feature.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EarlyAccessFeature")]
+pub struct Feature {
+    /// The id in paths.
+    #[schemars(extend("format" = "uuid"))]
+    pub id: String,
+    /// The flag that people enrol in.
+    #[schemars(schema_with = "minimal_flag")]
+    pub feature_flag: Option<Value>,
+    /// The name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Whether people may enrol in the flag.
+    #[schemars(schema_with = "stage")]
+    pub stage: String,
+    /// Where it is described.
+    pub documentation_url: String,
+    /// What SDKs get with it.
+    pub payload: Value,
+    /// The time of its creation.
+    pub created_at: String,
+    /// Who made it.
+    pub created_by: Option<User>,
+    /// What the caller may do with it.
+    #[schemars(extend("enum" = ["editor", "viewer"]))]
+    pub user_access_level: String,
+}
+
+fn minimal_flag(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"$ref": "#/components/schemas/MinimalFlag"}, {"type": "null"}]})
+}
+
+fn stage(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"$ref": "#/components/schemas/Stage"})
+}
