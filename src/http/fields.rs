@@ -41,11 +41,17 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 /// The fields of one body. A field that no caller takes was sent back with what clients got: others are refused, if the
 /// request says which there are.
 #[derive(Debug, Default)]
-pub struct Fields(Map<String, Value>, Option<Bytes>);
+pub struct Fields {
+    values: Map<String, Value>,
+    /// Of a form.
+    file: Option<Bytes>,
+    /// Those of each object, if the body is a list of objects.
+    items: Vec<Self>,
+}
 
 impl From<Map<String, Value>> for Fields {
     fn from(values: Map<String, Value>) -> Self {
-        Self(values, None)
+        Self { values, ..Self::default() }
     }
 }
 
@@ -65,16 +71,16 @@ impl Fields {
         let known = request.body_fields.clone();
         let body = request.body.take().read_to_parse(BODY_MAX_BYTES).await?;
         let fields = Self::parse(&content_type, &body)?;
-        known.map_or(Ok(()), |known| known.check(&fields.0))?;
+        known.map_or(Ok(()), |known| known.check(&fields.values))?;
         Ok(fields)
     }
 
     /// Reads the body of `request`, a list of objects; a single object counts as a list of one.
-    pub async fn read_many(request: Request) -> Result<Vec<Self>, Problem> {
+    pub(super) async fn take_many(request: &mut Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let known = request.body_fields.clone();
-        let body = request.body.read_to_parse(BODY_MAX_BYTES).await?;
-        let all: Vec<Self> = match document(&content_type, &body)? {
+        let body = request.body.take().read_to_parse(BODY_MAX_BYTES).await?;
+        let items: Vec<Self> = match document(&content_type, &body)? {
             Some(Value::Array(items)) if items.len() > OBJECTS_MAX => {
                 let detail = format!("Ensure this list has no more than {OBJECTS_MAX} elements.");
                 return Err(Problem::new(Kind::Invalid, "max_length", detail));
@@ -84,16 +90,17 @@ impl Fields {
             }
             one => vec![one.map_or_else(|| Ok(Self::default()), Self::of)?],
         };
-        let check = |fields: &Self| known.as_ref().map_or(Ok(()), |known| known.check(&fields.0));
-        all.iter().try_for_each(check)?;
-        Ok(all)
+        let check =
+            |fields: &Self| known.as_ref().map_or(Ok(()), |known| known.check(&fields.values));
+        items.iter().try_for_each(check)?;
+        Ok(Self { items, ..Self::default() })
     }
 
     /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The
     /// body can be read afterwards.
     pub async fn peek_text(request: &mut Request, name: &str) -> Option<String> {
-        let Self(mut fields, _) = Self::peek_all(request).await?;
-        fields.remove(name)?.as_str().map(str::to_owned)
+        let mut fields = Self::peek_all(request).await?;
+        fields.values.remove(name)?.as_str().map(str::to_owned)
     }
 
     /// The fields in the body of `request`, if it is a JSON object. The body can be read afterwards.
@@ -109,17 +116,22 @@ impl Fields {
 
     /// The same with the file of a form.
     pub(super) fn with_file(self, file: Option<Bytes>) -> Self {
-        Self(self.0, file)
+        Self { file, ..self }
     }
 
     /// The file of a form.
     pub(super) fn file(&mut self) -> Option<Bytes> {
-        self.1.take()
+        self.file.take()
+    }
+
+    /// The fields of each object, if the body is a list of objects.
+    pub(super) fn items(&mut self) -> Vec<Self> {
+        std::mem::take(&mut self.items)
     }
 
     /// All fields as they were sent.
     pub fn into_values(self) -> Map<String, Value> {
-        self.0
+        self.values
     }
 
     /// Parses a JSON object; an empty body counts as an empty one. An empty media type is JSON.
@@ -129,7 +141,7 @@ impl Fields {
 
     fn of(value: Value) -> Result<Self, Problem> {
         match value {
-            Value::Object(fields) => Ok(Self(fields, None)),
+            Value::Object(fields) => Ok(Self::from(fields)),
             other => {
                 let kind = python_type(&other);
                 let detail = format!("Invalid data. Expected a dictionary, but got {kind}.");
@@ -140,7 +152,7 @@ impl Fields {
 
     /// An error if the body lacks the field.
     pub fn require(&self, name: &'static str) -> Result<(), Problem> {
-        if self.0.contains_key(name) {
+        if self.values.contains_key(name) {
             return Ok(());
         }
         Err(refused(name, "required", "This field is required."))
@@ -148,12 +160,12 @@ impl Fields {
 
     /// A field of any type, which stays in the body.
     pub(super) fn peek(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
+        self.values.get(name)
     }
 
     /// A field of any type except null.
     pub fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
-        match self.0.remove(name) {
+        match self.values.remove(name) {
             Some(Value::Null) => Err(refused(name, "null", "This field may not be null.")),
             other => Ok(other),
         }
@@ -161,7 +173,7 @@ impl Fields {
 
     /// A field of any type; `Some(None)` for null.
     pub fn nullable_value(&mut self, name: &'static str) -> Option<Option<Value>> {
-        self.0.remove(name).map(|value| Some(value).filter(|value| !value.is_null()))
+        self.values.remove(name).map(|value| Some(value).filter(|value| !value.is_null()))
     }
 
     /// A text, trimmed.
@@ -222,7 +234,7 @@ impl Fields {
             Value::String(text) if NULL.contains(&text.as_str()) => Ok(None),
             value => boolean(name, &value).map(Some),
         };
-        self.0.remove(name).map(read).transpose()
+        self.values.remove(name).map(read).transpose()
     }
 
     /// A point in time; `Some(None)` for null.
@@ -231,7 +243,7 @@ impl Fields {
         name: &'static str,
     ) -> Result<Option<Option<UnixMicros>>, Problem> {
         if self.peek(name).is_some_and(Value::is_null) {
-            self.0.remove(name);
+            self.values.remove(name);
             return Ok(Some(None));
         }
         Ok(self.time(name)?.map(Some))

@@ -178,11 +178,6 @@ impl Description {
         Self::of::<T>("201", summary)
     }
 
-    /// Answers 202 with a `T`.
-    pub(super) const fn accepted<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::of::<T>("202", summary)
-    }
-
     /// Answers 200 with a page of a list of `T`, by `limit` and `offset`.
     pub(super) const fn page<T: JsonSchema>(summary: &'static str) -> Self {
         let page = Self::ok::<Envelope<T>>(summary).says("A page of the list");

@@ -5,7 +5,7 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::chart::figure::grouped;
 
@@ -52,7 +52,12 @@ pub fn plain(value: &Value) -> String {
 
 /// A value as text of at most 300 characters.
 pub fn short(value: &Value) -> String {
-    clipped(&plain(value), CELL_MAX_CHARS)
+    cell(&plain(value))
+}
+
+/// A text of at most 300 characters.
+pub fn cell(text: &str) -> String {
+    clipped(text, CELL_MAX_CHARS)
 }
 
 /// The begin of a text.
@@ -212,9 +217,14 @@ pub fn pager(
 
 /// Properties as a table of names and values.
 pub fn properties(value: &Value) -> Markup {
-    let Some(object) = value.as_object().filter(|object| !object.is_empty()) else {
+    properties_of(value.as_object().unwrap_or(&Map::new()))
+}
+
+/// The same of those that are there.
+pub fn properties_of(object: &Map<String, Value>) -> Markup {
+    if object.is_empty() {
         return html! { p class="quiet" { "No properties." } };
-    };
+    }
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Properties" {
             table {

@@ -45,8 +45,5 @@ by_hand! {
     EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
     FeatureFlagsBulkKeysCreateBody FeatureFlagsMatchingIdsRetrieveAnswer
     FeatureFlagsRollOutToEveryoneCreateBody FeatureFlagsSetReleaseConditionRolloutCreateBody
-    Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied
-    FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite
-    MinimalFlag MyFlag PathsAnswer PersonPatch PersonsDelete PersonsOfNumber PersonsOfPoint
-    PersonsOfRow PersonsResetPersonDistinctIdCreateBody PropertyUnset PropertyWrite RetentionAnswer RoleAccess Split Success TestEvaluation TestedEvaluation Timeline TrendAnswer
+    Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied FunnelAnswer Insight InsightInList InsightWrite MinimalFlag MyFlag PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer RoleAccess Success TestEvaluation TestedEvaluation TrendAnswer
 }

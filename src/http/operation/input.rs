@@ -13,13 +13,33 @@ use crate::response::Problem;
 /// Reads a body that is a form, by its `Content-Type`.
 pub type ReadForm = fn(&str, &Bytes) -> Result<Fields, Problem>;
 
+/// How the fields of a body are read.
+#[derive(Clone, Copy, Debug)]
+pub enum Reading {
+    /// There is no body.
+    Nothing,
+    /// It is a JSON object.
+    Object,
+    /// It is a JSON object, or a form that is read so.
+    ObjectOrForm(ReadForm),
+    /// It is a list of JSON objects; a single object counts as a list of one.
+    List,
+}
+
+impl Reading {
+    /// That of an operation, whose other parts are read as `other`.
+    pub const fn or(self, other: Self) -> Self {
+        match self {
+            Self::Nothing => other,
+            own => own,
+        }
+    }
+}
+
 /// What can be read from a request.
 pub trait Input: Sized + Send {
-    /// Whether it has a part in the body, which is read for it.
-    const HAS_BODY: bool;
-
-    /// How a body that is a form is read; without it the body has to be JSON.
-    const FORM: Option<ReadForm>;
+    /// How the body is read, if it has a part in that.
+    const READING: Reading;
 
     /// Adds its parts to the description.
     fn describe(shape: &mut Shape);
@@ -121,8 +141,8 @@ impl InQuery for Search {
 
 /// A type of a body.
 pub trait InBody: Sized {
-    /// How a body that is a form is read; without it the body has to be JSON.
-    const FORM: Option<ReadForm> = None;
+    /// How its fields are read.
+    const READING: Reading = Reading::Object;
 
     /// Adds it to the description.
     fn describe(shape: &mut Shape);
@@ -159,26 +179,15 @@ impl<T: Creates> InBody for New<T> {
     }
 }
 
-/// The first of two ways to read a form that there is.
-pub const fn first(one: Option<ReadForm>, other: Option<ReadForm>) -> Option<ReadForm> {
-    match one {
-        Some(_) => one,
-        None => other,
-    }
-}
-
 /// Parts of paths, for [`input!`].
 pub mod path {
-    use super::{InPath, Parts, ReadForm};
+    use super::{InPath, Parts, Reading};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// Whether it is in the body.
-    pub const IS_BODY: bool = false;
-
-    /// It is in no form.
-    pub const fn form<T>() -> Option<ReadForm> {
-        None
+    /// It is not in the body.
+    pub const fn reading<T>() -> Reading {
+        Reading::Nothing
     }
 
     /// The description has the parameters of a path by the path.
@@ -197,16 +206,13 @@ pub mod path {
 
 /// Parts of queries, for [`input!`].
 pub mod query {
-    use super::{InQuery, Parts, ReadForm};
+    use super::{InQuery, Parts, Reading};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// Whether it is in the body.
-    pub const IS_BODY: bool = false;
-
-    /// It is in no form.
-    pub const fn form<T>() -> Option<ReadForm> {
-        None
+    /// It is not in the body.
+    pub const fn reading<T>() -> Reading {
+        Reading::Nothing
     }
 
     /// Adds it to the description.
@@ -226,16 +232,13 @@ pub mod query {
 
 /// Bodies, for [`input!`].
 pub mod body {
-    use super::{InBody, Parts, ReadForm};
+    use super::{InBody, Parts, Reading};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// Whether it is in the body.
-    pub const IS_BODY: bool = true;
-
-    /// How a form is read.
-    pub const fn form<T: InBody>() -> Option<ReadForm> {
-        T::FORM
+    /// How its fields are read.
+    pub const fn reading<T: InBody>() -> Reading {
+        T::READING
     }
 
     /// Adds it to the description.
@@ -275,16 +278,9 @@ macro_rules! input {
         }
 
         impl $(<$param: $bound>)? crate::operation::input::Input for $name $(<$param>)? {
-            const HAS_BODY: bool = false $(|| crate::operation::input::$place::IS_BODY)*;
-
-            const FORM: Option<crate::operation::input::ReadForm> = {
-                let form = None;
-                $(let form = crate::operation::input::first(
-                    form,
-                    crate::operation::input::$place::form::<$kind>(),
-                );)*
-                form
-            };
+            const READING: crate::operation::input::Reading =
+                crate::operation::input::Reading::Nothing
+                $(.or(crate::operation::input::$place::reading::<$kind>()))*;
 
             fn describe(shape: &mut crate::openapi::Shape) {
                 let _ = &shape;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::openapi::Shape;
-use crate::operation::input::{Input, Parts};
+use crate::operation::input::{Input, Parts, Reading};
 use crate::operation::{Caller, Context, Member, Named, Operation, Root};
 use crate::request::Request;
 use crate::response::Problem;
@@ -19,7 +19,7 @@ use weir_metadata::snapshot::Snapshot;
 pub struct As<Who, O>(O, PhantomData<Who>);
 
 impl<Who: Caller, O: Input> Input for As<Who, O> {
-    const HAS_BODY: bool = O::HAS_BODY;
+    const READING: Reading = O::READING;
 
     fn describe(shape: &mut Shape) {
         O::describe(shape);

@@ -66,13 +66,55 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
 #[derive(Debug)]
 pub struct Created<T>(pub T);
 
-impl<T: Serialize + JsonSchema + Send> Output for Created<T> {
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Created<T> {
     fn describe(shape: &mut Shape) {
         shape.success = success::<T>("201", "The answer");
     }
 
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        csv::answer(&reply.app.node.cpu, StatusCode::CREATED, reply.rendering, self.0).await
+    }
+}
+
+/// Something that was changed, and may be changed further; answered with 202.
+#[derive(Debug)]
+pub struct Accepted<T>(pub T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Accepted<T> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<T>("202", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        csv::answer(&reply.app.node.cpu, StatusCode::ACCEPTED, reply.rendering, self.0).await
+    }
+}
+
+/// A value that may be long; written beside the threads of sockets, as JSON or as CSV where the row says so.
+#[derive(Debug)]
+pub struct Long<T>(pub T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Long<T> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<T>("200", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
+    }
+}
+
+/// What was asked for is done, or goes on; answered with 202 and no content.
+#[derive(Debug)]
+pub struct Taken;
+
+impl Output for Taken {
+    fn describe(shape: &mut Shape) {
+        shape.success = Some(Success { status: "202", says: "Done", schema: None });
+    }
+
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(Response::json(StatusCode::CREATED, &self.0))
+        Ok(Response::empty(StatusCode::ACCEPTED))
     }
 }
 
@@ -110,6 +152,14 @@ impl<T> Listed<T> {
         let all = all.into_iter();
         let count = all.len();
         Self { page, count, results: all.skip(page.offset).take(page.limit).map(show).collect() }
+    }
+}
+
+impl<T> Listed<T> {
+    /// Whether there are items after those of the page.
+    pub fn has_next(&self) -> bool {
+        let shown = self.results.len();
+        shown > 0 && self.page.offset.saturating_add(shown) < self.count
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::auth::Asker;
 use crate::call::{Answer, Rendering};
 use crate::fields::Fields;
-use crate::operation::input::{Parts, ReadForm};
+use crate::operation::input::{Parts, Reading};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Caller, Context, Operation};
 use crate::request::Request;
@@ -30,7 +30,7 @@ pub struct Arrived {
 /// Reads an operation from a request, does it, and answers.
 pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
     Box::pin(async move {
-        let begun = begin(app, arrived, operation::check::<O>, O::HAS_BODY, O::FORM).await?;
+        let begun = begin(app, arrived, operation::check::<O>, O::READING).await?;
         let Begun { cx, request, path, body } = begun;
         let operation = O::take(&mut Parts { request: &request, path, body })?;
         let out = operation.perform(&cx).await?;
@@ -50,8 +50,7 @@ async fn begin<Who: Caller>(
     app: &App,
     arrived: Arrived,
     check: fn(&Who) -> Result<(), Problem>,
-    has_body: bool,
-    form: Option<ReadForm>,
+    reading: Reading,
 ) -> Result<Begun<Who>, Problem> {
     let Arrived { owner, path, rendering, asker, mut request } = arrived;
     let snapshot = app.node.metadata.snapshot();
@@ -60,20 +59,21 @@ async fn begin<Who: Caller>(
     let rendering = rendering?;
     let memory = request.memory();
     let cx = Context { app: app.clone(), who, rendering, memory, is_drawn: false };
-    let body = match has_body {
-        true => body(app, &mut request, form).await?,
-        false => Fields::default(),
-    };
+    let body = fields(app, &mut request, reading).await?;
     Ok(Begun { cx, request, path, body })
 }
 
-/// The fields of a body that is JSON, or a form where these are taken.
-async fn body(app: &App, request: &mut Request, form: Option<ReadForm>) -> Result<Fields, Problem> {
+/// The fields of a body.
+async fn fields(app: &App, request: &mut Request, reading: Reading) -> Result<Fields, Problem> {
     let content_type = request.header("content-type").unwrap_or_default().to_owned();
-    let Some(read) = form.filter(|_| multipart::is_it(&content_type)) else {
-        return Fields::take(request).await;
-    };
-    let bytes_max = app.node.config.http.body_max_bytes.as_u64();
-    let body = request.body.take().read(bytes_max).await?;
-    read(&content_type, &body)
+    match reading {
+        Reading::Nothing => Ok(Fields::default()),
+        Reading::ObjectOrForm(read) if multipart::is_it(&content_type) => {
+            let bytes_max = app.node.config.http.body_max_bytes.as_u64();
+            let body = request.body.take().read(bytes_max).await?;
+            read(&content_type, &body)
+        }
+        Reading::Object | Reading::ObjectOrForm(_) => Fields::take(request).await,
+        Reading::List => Fields::take_many(request).await,
+    }
 }

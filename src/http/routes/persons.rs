@@ -12,23 +12,29 @@ pub mod split;
 pub mod timeline;
 pub mod values;
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
+use hyper::Method;
 use uuid::Uuid;
 
+use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::{Call, Rendering};
+use crate::call::Rendering;
 use crate::fields::refused;
-use crate::openapi::{Description, INVALID, Parameter};
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::{Long, Output, PageRows, Paged, Reply};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::persons::body::PersonBody;
+use crate::routes::activity::{Entries, Place};
+use crate::routes::persons::body::{listed, retrieved};
+use crate::routes::persons::export::Export;
+pub(in crate::routes) use crate::routes::persons::question::Filters;
 use crate::routes::store::problem;
 use crate::routes::{activity, cohorts, query};
-use crate::rows::{Added, LONG_PAGE_MAX_BYTES, Rows};
-use crate::{auth, csv};
+use crate::rows::{Added, LONG_PAGE_MAX_BYTES};
+use weir_api::persons as api;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
@@ -36,7 +42,6 @@ use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_identity::view::Flow;
 use weir_metadata::activity::Scope;
-use weir_query::persons::people::Part;
 
 /// Most distinct ids of one person in a list (PostHog's figure).
 const LISTED_IDS_MAX: usize = 1000;
@@ -44,131 +49,225 @@ const LISTED_IDS_MAX: usize = 1000;
 /// Allowed methods of `persons/`.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-pub(crate) const LIST: Description = Description::page::<PersonBody>("Persons, newest first")
-    .query(&[
-        Parameter::shared("distinct_id"),
-        Parameter::text("email"),
-        Parameter::shared("search"),
-        Parameter::texts("properties")
-            .about("A JSON list of property filters; may be repeated, and all have to hold"),
-        Parameter::integer("cohort"),
-        Parameter::text("id").about("Numbers with commas between"),
-        Parameter::text("uuid").about("Uuids with commas between"),
-        Parameter::text("key_identifier").about("The email or a distinct id"),
-        Parameter::boolean("is_identified"),
-        Parameter::text("updated_after")
-            .about("A date and time, or a span such as -7d; to the minute"),
-    ])
-    .or(&[INVALID]);
-
-/// `GET persons/`: newest first. CSV contains the whole list, whatever page is requested.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let mut question = question::read(&request)?;
-    question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
-    let now = app.node.metadata.snapshot().now(asker.project.id, app.node.clock.now());
-    if let Some(after) = question::updated_after(&request, now)? {
-        // The arrival time of a record is stored before the record takes effect.
-        app.engine.wait().await.map_err(query::problem)?;
-        question.changed_since =
-            Some(app.node.metadata.records_since(after).await.map_err(problem)?);
+input! {
+    /// Persons, newest first. CSV contains the whole list, whatever page is requested.
+    pub struct List {
+        query filters: Filters,
+        query page: Page,
     }
-    if rendering == Rendering::Csv {
-        return export::export(app, asker, question).await;
+}
+
+/// A page of a list of persons, or all of them as a file.
+#[derive(Debug)]
+pub enum Persons {
+    /// A page.
+    Page(Paged<api::Person>),
+    /// A file.
+    File(Export),
+}
+
+impl Persons {
+    /// The page, for those who did not ask for a file.
+    ///
+    /// # Errors
+    ///
+    /// 406: it is a file.
+    pub fn page(self) -> Result<Paged<api::Person>, Problem> {
+        match self {
+            Self::Page(page) => Ok(page),
+            Self::File(_) => Err(Problem::not_acceptable()),
+        }
     }
-    let page = Page::of(&request);
-    let part = Part { offset: page.offset, limit: page.limit };
-    let project = asker.project.id;
-    let found = app.engine.find_persons(project, question, part).await.map_err(query::problem)?;
-    let count = found.count;
-    let body = move |person, ids| PersonBody::listed(&asker.project, person, ids);
-    let mut rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
-    let read = app.engine.read(move |_, _| {
-        let mut written = Ok(());
-        found.each(LISTED_IDS_MAX, |person, ids| match rows.add(&body(person, ids)) {
-            Ok(Added::Yes) => Flow::Continue(()),
-            Ok(Added::PageIsFull) => Flow::Break(()),
-            Err(problem) => {
-                written = Err(problem);
-                Flow::Break(())
-            }
-        })?;
-        Ok(written.map(|()| rows))
-    });
-    let rows = read.await.map_err(query::problem)??;
-    page.finished(app, &request, count, rows)
 }
 
-pub(crate) const CREATE: Description = Description::refused(
-    "Refused: persons are made by events such as $identify",
-    &[("405", "CreationRefused")],
-);
+impl Output for Persons {
+    fn describe(shape: &mut Shape) {
+        Paged::<api::Person>::describe(shape);
+    }
 
-/// `POST persons/`: refused with PostHog's text, which names the alternative.
-pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let detail = "Creating persons via this API is not allowed. Please create persons by sending an \
-                  $identify event.";
-    let refused = Problem::method_not_allowed(&call.request.method, ALLOW);
-    Err(refused.with_detail(detail))
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        match self {
+            Self::Page(page) => page.respond(reply).await,
+            Self::File(file) => file.respond(reply.app).await,
+        }
+    }
 }
 
-pub(crate) const RETRIEVE: Description = Description::ok::<PersonBody>("One person").or(&[INVALID]);
+impl Operation for List {
+    type Who = Principal;
+    type Out = Persons;
+    const SCOPE: &'static str = "person:read";
 
-/// `GET persons/:id/`, by number or uuid.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;
-    let body = PersonBody::retrieved(&call.asker.project, person, ids);
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { filters, page } = self;
+        let (app, project) = (&cx.app, &cx.who.project);
+        let now = cx.snapshot().now(project.id, app.node.clock.now());
+        let changed_after = filters.changed_after(now)?;
+        let mut question = filters.question;
+        question.in_cohort = Some(cohorts::memberships(app, project.id));
+        if let Some(after) = changed_after {
+            // The arrival time of a record is stored before the record takes effect.
+            app.engine.wait().await.map_err(query::problem)?;
+            question.changed_since =
+                Some(cx.metadata().records_since(after).await.map_err(problem)?);
+        }
+        if cx.rendering == Rendering::Csv {
+            return Export::of(cx, question).await.map(Persons::File);
+        }
+        let found = app.engine.find_persons(project.id, question, page.part()).await;
+        let found = found.map_err(query::problem)?;
+        let (count, project) = (found.count, project.clone());
+        let mut rows: PageRows<api::Person> = cx.rows(LONG_PAGE_MAX_BYTES);
+        let read = app.engine.read(move |_, _| {
+            let mut written = Ok(());
+            found.each(LISTED_IDS_MAX, |person, ids| {
+                match rows.add(listed(&project, person, ids)) {
+                    Ok(Added::Yes) => Flow::Continue(()),
+                    Ok(Added::PageIsFull) => Flow::Break(()),
+                    Err(problem) => {
+                        written = Err(problem);
+                        Flow::Break(())
+                    }
+                }
+            })?;
+            Ok(written.map(|()| rows))
+        });
+        let rows = read.await.map_err(query::problem)??;
+        Ok(Persons::Page(Paged { page, count, rows }))
+    }
 }
 
-/// The cohorts of a person, as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "CohortsOfPerson")]
-struct CohortsBody {
-    results: Vec<weir_api::cohorts::Cohort>,
+input! {
+    /// Refused: persons are made by events such as `$identify`.
+    pub struct Create {}
 }
 
-pub(crate) const COHORTS: Description =
-    Description::ok::<CohortsBody>("The cohorts that a person is in")
-        .query(&[Parameter::text("person_id")
-            .about("The number or the uuid of the person")
-            .required()])
-        .or(&[INVALID]);
+/// An answer that is never given.
+#[derive(Debug)]
+pub enum Never {}
 
-/// `GET persons/cohorts/?person_id=`, by number or uuid: the cohorts that contain the person.
-pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    auth::require(&call.asker.key, "cohort:read")?;
-    let project = call.asker.project.id;
-    let Some(id) = call.request.query("person_id").filter(|id| !id.is_empty()) else {
-        return Err(refused("person_id", "required", "This field is required."));
-    };
-    let (person, _) = find_one(app, project, &id).await?;
-    let snapshot = app.node.metadata.snapshot();
-    let is_member = cohorts::memberships(app, project);
-    let view = app.shard.identities.view();
-    let rendering = call.rendering;
-    let told = move || {
-        let all = snapshot.cohorts(project).iter();
-        let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
-        let results = own.map(|cohort| cohorts::shown(cohort, &snapshot)).collect();
-        Ok(csv::render(StatusCode::OK, rendering, &CohortsBody { results }))
-    };
-    beside(&app.node.cpu, told).await
+impl Output for Never {
+    fn describe(_: &mut Shape) {}
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        match self {}
+    }
 }
 
-pub(crate) const ACTIVITY: Description = Description::activity("What operators did to persons");
+impl Operation for Create {
+    type Who = Principal;
+    type Out = Never;
+    const SCOPE: &'static str = "person:write";
 
-pub(crate) const ACTIVITY_OF_ONE: Description =
-    Description::activity("What operators did to a person").or(&[INVALID]);
+    /// Refuses with PostHog's text, which names the alternative.
+    async fn perform(self, _: &Context<Principal>) -> Result<Never, Problem> {
+        let detail = "Creating persons via this API is not allowed. Please create persons by sending an \
+                      $identify event.";
+        Err(Problem::method_not_allowed(&Method::POST, ALLOW).with_detail(detail))
+    }
+}
 
-/// `GET persons/activity/` and `persons/:id/activity/`: changes of persons by operators. Only the
-/// first contains those of deleted persons.
-pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let item = match call.parameters.is_empty() {
-        true => None,
-        false => Some(find_one(app, call.asker.project.id, call.id()).await?.0.number.to_string()),
-    };
-    activity::of_call(app, call, Scope::Person, item).await
+input! {
+    /// One person, by number or uuid.
+    pub struct Retrieve {
+        path id: String,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = Long<api::Person>;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let project = &cx.who.project;
+        let (person, ids) = find_one(&cx.app, project.id, &self.id).await?;
+        Ok(Long(retrieved(project, person, ids)))
+    }
+}
+
+input! {
+    /// The cohorts that contain a person.
+    pub struct Cohorts {
+        /// The number or the uuid of the person
+        query person_id: PersonId,
+    }
+}
+
+/// The number or the uuid of a person, which has to be there.
+#[derive(Debug)]
+pub struct PersonId(pub String);
+
+impl InQuery for PersonId {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about).required());
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let id = request.query(name).filter(|id| !id.is_empty());
+        let id = id.ok_or_else(|| refused(name, "required", "This field is required."))?;
+        Ok(Self(id.into_owned()))
+    }
+}
+
+impl Operation for Cohorts {
+    type Who = Principal;
+    type Out = Long<api::Cohorts>;
+    const SCOPE: &'static str = "person:read";
+
+    fn permit(who: &Principal) -> Result<(), Problem> {
+        auth::require(&who.key, "cohort:read")
+    }
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, project, PersonId(id)) = (&cx.app, cx.who.project.id, self.person_id);
+        let (person, _) = find_one(app, project, &id).await?;
+        let (snapshot, is_member) = (cx.snapshot(), cohorts::memberships(app, project));
+        let view = app.shard.identities.view();
+        let look = move || {
+            let all = snapshot.cohorts(project).iter();
+            let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
+            let results = own.map(|cohort| cohorts::shown(cohort, &snapshot)).collect();
+            Ok(Long(api::Cohorts { results }))
+        };
+        beside(&app.node.cpu, look).await
+    }
+}
+
+input! {
+    /// Changes of persons by operators, those of deleted persons, too.
+    pub struct Activity {
+        query place: Place,
+    }
+}
+
+impl Operation for Activity {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        activity::of_item(cx, Scope::Person, None, self.place).await
+    }
+}
+
+input! {
+    /// Changes of a person by operators.
+    pub struct ActivityOfOne {
+        path id: String,
+        query place: Place,
+    }
+}
+
+impl Operation for ActivityOfOne {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        let (person, _) = find_one(&cx.app, cx.who.project.id, &self.id).await?;
+        activity::of_item(cx, Scope::Person, Some(person.number.to_string()), self.place).await
+    }
 }
 
 /// One person by number or uuid, with all distinct ids, as of every event acknowledged so far.

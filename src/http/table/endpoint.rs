@@ -137,6 +137,17 @@ impl Endpoint {
         }
     }
 
+    /// The same with another beginning of its id.
+    pub(super) const fn named(self, name: &'static str) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { name: Some(name), ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same with another description of the answer.
     pub(super) const fn says(self, says: &'static str) -> Self {
         match self.description {

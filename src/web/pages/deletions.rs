@@ -2,10 +2,10 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::parts;
-use crate::parts::{literal, page, query, text};
+use crate::parts::{literal, page, query};
+use weir_api::persons::EventDeletion;
 
 /// What was found of a person.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Proof {
 }
 
 /// The requests, as the API lists them.
-pub fn list(project: i64, zone: Tz, requests: &[Value]) -> Markup {
+pub fn list(project: i64, zone: Tz, requests: &[EventDeletion]) -> Markup {
     let proof = |person: &str| {
         let own = query(&[("person", person)]);
         format!("{}?{own}#proof", page(project, "data-management/deletions"))
@@ -44,12 +44,12 @@ pub fn list(project: i64, zone: Tz, requests: &[Value]) -> Markup {
                     thead { tr { th scope="col" { "Person" } th scope="col" { "Requested" } th scope="col" { "State" } th scope="col" { "Completed" } th scope="col" { "Proof" } } }
                     tbody {
                         @for request in requests {
-                            @let person = text(request, "person_uuid");
+                            @let person = request.person_uuid.as_str();
                             tr {
                                 th scope="row" { code { (person) } }
-                                td class="short" { (parts::time(text(request, "created_at"), zone)) }
-                                td { @if text(request, "status") == "completed" { span class="badge good" { "done" } } @else { span class="badge warn" { "in files still" } } }
-                                td class="short" { (parts::time(text(request, "delete_verified_at"), zone)) }
+                                td class="short" { (parts::time(&request.created_at, zone)) }
+                                td { @if request.status == "completed" { span class="badge good" { "done" } } @else { span class="badge warn" { "in files still" } } }
+                                td class="short" { (parts::time(request.delete_verified_at.as_deref().unwrap_or_default(), zone)) }
                                 td { a href=(proof(person)) { "Look through the files" } }
                             }
                         }

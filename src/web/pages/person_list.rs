@@ -4,12 +4,13 @@ use chrono_tz::Tz;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::pages::persons::{link_id, name};
+use crate::pages::persons::name;
 use crate::parts;
-use crate::parts::{Elsewhere, clipped, items, literal, page, text};
+use crate::parts::{Elsewhere, clipped, literal, page};
 use crate::state::curl;
 use crate::state::sql::{exactly, path_in_file, path_in_server};
 use weir_api::cohorts::Member;
+use weir_api::persons::Person;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -133,19 +134,19 @@ pub struct Row<'p> {
     /// The distinct ids.
     pub ids: Vec<&'p str>,
     /// The properties.
-    pub properties: Option<&'p Map<String, Value>>,
+    pub properties: &'p Map<String, Value>,
     /// When the person was first seen.
     pub created_at: &'p str,
 }
 
-impl<'p> From<&'p Value> for Row<'p> {
-    fn from(person: &'p Value) -> Self {
+impl<'p> From<&'p Person> for Row<'p> {
+    fn from(person: &'p Person) -> Self {
         Self {
-            link: link_id(person),
+            link: person.distinct_ids.first().unwrap_or(&person.uuid).clone(),
             name: name(person),
-            ids: items(person, "distinct_ids").iter().filter_map(Value::as_str).collect(),
-            properties: person.get("properties").and_then(Value::as_object),
-            created_at: text(person, "created_at"),
+            ids: person.distinct_ids.iter().map(String::as_str).collect(),
+            properties: &person.properties,
+            created_at: &person.created_at,
         }
     }
 }
@@ -157,7 +158,7 @@ impl<'p> From<&'p Member> for Row<'p> {
             link: first.unwrap_or(&person.uuid).clone(),
             name: parts::title(first.map(String::as_str).unwrap_or_default()),
             ids: person.distinct_ids.iter().map(String::as_str).collect(),
-            properties: Some(&person.properties),
+            properties: &person.properties,
             created_at: &person.created_at,
         }
     }
@@ -189,7 +190,6 @@ where
 
 fn row(project: i64, zone: Tz, person: &Row<'_>, columns: &[&str]) -> Markup {
     let ids = &person.ids;
-    let property = |name: &str| person.properties.and_then(|own| own.get(name));
     html! {
         tr {
             th scope="row" { a href=(parts::person(project, &person.link)) { (person.name) } }
@@ -197,7 +197,7 @@ fn row(project: i64, zone: Tz, person: &Row<'_>, columns: &[&str]) -> Markup {
                 (clipped(ids.first().copied().unwrap_or_default(), NAME_MAX_CHARS))
                 @if ids.len() > 1 { " " span class="badge" { "+" (ids.len() - 1) } }
             }
-            @for column in columns { td { (parts::short(property(column).unwrap_or(&Value::Null))) } }
+            @for column in columns { td { (parts::short(person.properties.get(*column).unwrap_or(&Value::Null))) } }
             td class="short" { (parts::time(person.created_at, zone)) }
         }
     }

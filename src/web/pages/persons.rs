@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use crate::pages::events;
 use crate::parts;
-use crate::parts::{clipped, integer, is_true, items, literal, page, text};
+use crate::parts::{clipped, integer, items, literal, page, text};
 use weir_api::cohorts::Cohort;
+use weir_api::groups::{Group, Type};
+use weir_api::persons::Person;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -50,7 +52,7 @@ pub fn is_being_counted(cohort: &Cohort) -> bool {
 }
 
 /// The SQL that finds the groups of a list.
-pub fn sql_of_groups(index: i64, wanted: &str) -> String {
+pub fn sql_of_groups(index: u8, wanted: &str) -> String {
     let condition = match wanted {
         "" => String::new(),
         text => {
@@ -65,50 +67,41 @@ pub fn sql_of_groups(index: i64, wanted: &str) -> String {
     )
 }
 
-/// The id by which a page of a person is addressed: a distinct id, or the uuid.
-pub fn link_id(person: &Value) -> String {
-    let first = items(person, "distinct_ids").first().and_then(Value::as_str);
-    let uuid = || Some(text(person, "uuid")).filter(|uuid| !uuid.is_empty());
-    first.or_else(uuid).unwrap_or_else(|| text(person, "id")).to_owned()
-}
-
 /// The name of a person.
-pub fn name(person: &Value) -> String {
-    let ids = items(person, "distinct_ids");
-    let first = ids.first().and_then(Value::as_str).unwrap_or_default();
-    let own = text(person, "name");
-    let name = if own.trim().is_empty() { first } else { own };
-    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
+pub fn name(person: &Person) -> String {
+    let first = person.distinct_ids.first().map(String::as_str);
+    let is_named = !person.name.trim().is_empty();
+    parts::title(if is_named { &person.name } else { first.unwrap_or_default() })
 }
 
 /// One person: what is known at once. `cohorts` are those that contain it.
-pub fn one(project: i64, zone: Tz, person: &Value, cohorts: &[Value]) -> Markup {
-    let ids = items(person, "distinct_ids");
+pub fn one(project: i64, zone: Tz, person: &Person, cohorts: &[Cohort]) -> Markup {
+    let ids = &person.distinct_ids;
     html! {
         div class="pair" {
             div {
                 h2 { "Properties" }
-                (parts::properties(person.get("properties").unwrap_or(&Value::Null)))
+                (parts::properties_of(&person.properties))
             }
             aside {
                 div class="card" {
                     h2 { "Person" }
                     dl class="facts" {
-                        dt { "First seen" } dd { (parts::time(text(person, "created_at"), zone)) }
-                        dt { "Identified" } dd { @if is_true(person, "is_identified") { "yes" } @else { "no" } }
-                        dt { "Uuid" } dd { code { (text(person, "uuid")) } }
+                        dt { "First seen" } dd { (parts::time(&person.created_at, zone)) }
+                        dt { "Identified" } dd { @if person.is_identified { "yes" } @else { "no" } }
+                        dt { "Uuid" } dd { code { (person.uuid) } }
                     }
                     h3 { "Distinct ids (" (ids.len()) ")" }
                     ul class="plain" {
-                        @for id in ids.iter().take(IDS_MAX) { li { code { (parts::short(id)) } } }
+                        @for id in ids.iter().take(IDS_MAX) { li { code { (parts::cell(id)) } } }
                         @if ids.len() > IDS_MAX { li class="quiet" { "and " (ids.len() - IDS_MAX) " more" } }
                     }
                     @if !cohorts.is_empty() {
                         h3 { "Cohorts" }
                         div class="actions" {
                             @for cohort in cohorts {
-                                a class="badge" href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) {
-                                    (clipped(text(cohort, "name"), NAME_MAX_CHARS))
+                                a class="badge" href=(page(project, &format!("cohorts/{}", cohort.id))) {
+                                    (clipped(&cohort.name, NAME_MAX_CHARS))
                                 }
                             }
                         }
@@ -130,9 +123,9 @@ pub fn nobody() -> Markup {
 }
 
 /// Forms that split a person or delete it.
-pub fn changes(project: i64, person: &Value) -> Markup {
-    let ids = items(person, "distinct_ids");
-    let address = page(project, &format!("person/{}", parts::part(text(person, "uuid"))));
+pub fn changes(project: i64, person: &Person) -> Markup {
+    let ids = &person.distinct_ids;
+    let address = page(project, &format!("person/{}", parts::part(&person.uuid)));
     html! {
         details class="card" {
             summary { "Split or delete" }
@@ -141,7 +134,7 @@ pub fn changes(project: i64, person: &Value) -> Markup {
                     form class="stack" method="post" action=(format!("{address}/split")) data-confirm="The chosen ids become persons of their own, without properties. Do it?" {
                         h3 { "Ids that become persons of their own" }
                         @for id in ids.iter().take(IDS_MAX) {
-                            label class="check" { input type="checkbox" name="id" value=(parts::plain(id)); code { (parts::short(id)) } }
+                            label class="check" { input type="checkbox" name="id" value=(id); code { (parts::cell(id)) } }
                         }
                         button { "Split" }
                     }
@@ -358,12 +351,12 @@ pub fn deeds_of_group(
 }
 
 /// A list of groups of one type.
-pub fn groups(project: i64, zone: Tz, types: &[Value], index: i64, groups: &[Value]) -> Markup {
+pub fn groups(project: i64, zone: Tz, types: &[Type], index: u8, groups: &[Group]) -> Markup {
     html! {
         nav class="tabs" aria-label="Group types" {
             @for of in types {
-                @let own = integer(of, "group_type_index").unwrap_or_default();
-                a href=(format!("?index={own}")) aria-current=[(own == index).then_some("page")] { (clipped(text(of, "group_type"), NAME_MAX_CHARS)) }
+                @let own = of.group_type_index;
+                a href=(format!("?index={own}")) aria-current=[(own == usize::from(index)).then_some("page")] { (clipped(&of.group_type, NAME_MAX_CHARS)) }
             }
         }
         @if groups.is_empty() {
@@ -378,11 +371,12 @@ pub fn groups(project: i64, zone: Tz, types: &[Value], index: i64, groups: &[Val
                     thead { tr { th scope="col" { "Group" } th scope="col" { "Name" } th scope="col" { "First seen" } } }
                     tbody {
                         @for group in groups {
-                            @let key = text(group, "group_key");
+                            @let key = group.group_key.as_str();
+                            @let name = group.group_properties.get("name").and_then(Value::as_str);
                             tr {
                                 th scope="row" { a href=(page(project, &format!("groups/{index}/{}", parts::part(key)))) { (clipped(key, NAME_MAX_CHARS)) } }
-                                td { (clipped(text(group.get("group_properties").unwrap_or(&Value::Null), "name"), NAME_MAX_CHARS)) }
-                                td class="short" { (parts::time(text(group, "created_at"), zone)) }
+                                td { (clipped(name.unwrap_or_default(), NAME_MAX_CHARS)) }
+                                td class="short" { (parts::time(&group.created_at, zone)) }
                             }
                         }
                     }

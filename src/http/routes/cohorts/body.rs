@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::openapi::{Body, Shape};
-use crate::operation::input::{InBody, ReadForm};
+use crate::operation::input::{InBody, Reading};
 use crate::response::Problem;
 use crate::routes::cohorts::upload;
 use crate::routes::user_body::user;
@@ -211,7 +211,7 @@ pub struct Change {
 }
 
 impl InBody for Change {
-    const FORM: Option<ReadForm> = Some(upload::fields);
+    const READING: Reading = Reading::ObjectOrForm(upload::fields);
 
     fn describe(shape: &mut Shape) {
         shape.body = Some(Body::of::<CohortWrite>(false));
@@ -228,7 +228,7 @@ impl InBody for Change {
 pub struct Whole(pub Change);
 
 impl InBody for Whole {
-    const FORM: Option<ReadForm> = Change::FORM;
+    const READING: Reading = Change::READING;
 
     fn describe(shape: &mut Shape) {
         shape.body = Some(Body { required: &["name"], ..Body::of::<CohortWrite>(false) });

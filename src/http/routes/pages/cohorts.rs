@@ -1,15 +1,15 @@
 //! Pages of groups and cohorts.
 
 use maud::html;
-use serde_json::Value;
 
 use crate::beside::beside;
 use crate::operation::input::Search;
 use crate::page;
 use crate::response::Problem;
-use crate::routes::cohorts;
+use crate::routes::groups::{Key, TypeIndex};
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Page, Sent, Visit};
+use crate::routes::{cohorts, groups};
 use weir_web::pages::cohort_form::actions;
 use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
@@ -24,31 +24,30 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     let (asking, search, offset) = (&visit.asking, visit.parameter("search"), visit.offset());
     let sent = [visit.parameter("index"), visit.parameter("group_type_index")];
     let index = sent.iter().find_map(|own| own.parse::<i64>().ok()).unwrap_or(0).clamp(0, 4);
-    let types = asking.get("groups_types/", &[]).await?;
-    let types = types.as_array().cloned().unwrap_or_default();
-    let (number, limit, skipped) = (index.to_string(), ROWS.to_string(), offset.to_string());
-    let wanted = [
-        ("group_type_index", &*number),
-        ("search", &search),
-        ("limit", &limit),
-        ("offset", &skipped),
-    ];
+    let index = u8::try_from(index).unwrap_or_default();
+    let types = asking.perform(groups::Types {}).await?;
+    let number = index.to_string();
     let own = [("group_type_index", &*number), ("search", &*search)];
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(asking, ("groups/", &own), ("groups", format)).await;
     }
-    let found = match types.is_empty() {
-        true => Value::Null,
-        false => asking.get("groups/", &wanted).await?,
+    let (has_next, groups) = match types.is_empty() {
+        true => (false, Vec::new()),
+        false => {
+            let page = page::Page { limit: ROWS, offset };
+            let group_type_index = TypeIndex(index);
+            let list = groups::List { group_type_index, search: Search(search.clone()), page };
+            let found = asking.perform(list).await?;
+            (found.has_next(), found.rows.into_values())
+        }
     };
-    let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {
         @if !types.is_empty() { (parts::search(visit.project(), "groups", ("Key or name", &search), &[("index", &number)])) }
-        (shown::groups(visit.project(), asking.zone, &types, index, items(&found, "results")))
+        (shown::groups(visit.project(), asking.zone, &types, index, &groups))
         (parts::pager(offset, ROWS, has_next, |offset| {
             format!("?{}", query(&[("index", &number), ("search", &search), ("offset", &offset.to_string())]))
         }))
-        @if !items(&found, "results").is_empty() {
+        @if !groups.is_empty() {
             (files::below(asking, ("groups/", &own), Some(&shown::sql_of_groups(index, &search))))
         }
     };
@@ -59,21 +58,20 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
 pub async fn group(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let key = visit.parameters.get(1).cloned().unwrap_or_default();
-    let wanted = [("group_type_index", visit.id()), ("group_key", &*key)];
-    let group = asking.get("groups/find/", &wanted).await?;
+    let index = visit.id().parse().map_err(|_| Problem::not_found("Not found."))?;
+    let find = groups::Find { group_type_index: TypeIndex(index), group_key: Key(key.clone()) };
+    let group = asking.perform(find).await?;
     let zone = asking.zone;
     let show = move || {
         Ok(html! {
             div class="card" { dl class="facts" {
-                dt { "First seen" } dd { (parts::time(parts::text(&group, "created_at"), zone)) }
+                dt { "First seen" } dd { (parts::time(&group.created_at, zone)) }
             } }
-            (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
+            (parts::properties_of(&group.group_properties))
         })
     };
     let content = beside(&asking.app.node.cpu, show).await?;
     let page = Page::new(parts::clipped(&key, 120), content);
-    // The group was found, so its type has a number.
-    let Ok(index) = visit.id().parse::<u8>() else { return Ok(Sent::Page(page)) };
     if !asking.may("query:read") {
         return Ok(Sent::Page(page));
     }

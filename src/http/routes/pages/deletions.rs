@@ -1,17 +1,18 @@
 //! The page of deletions: what was asked for, what became of it, and where there still is something of a person.
 
 use maud::html;
-use serde_json::Value;
 
+use crate::page;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Page, Sent, Visit};
+use crate::routes::persons::deletions;
+use crate::routes::persons::deletions::IsDone;
 use crate::routes::query;
 use weir_query::events::places::Sought;
 use weir_web::pages::deletions as shown;
 use weir_web::pages::deletions::Proof;
 use weir_web::parts;
-use weir_web::parts::items;
 
 /// Requests of a page.
 const ROWS: usize = 100;
@@ -24,12 +25,12 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&asking, path, ("deletions", format)).await;
     }
-    let (limit, skipped) = (ROWS.to_string(), offset.to_string());
-    let found = asking.get(path.0, &[("limit", &limit), ("offset", &skipped)]).await?;
-    let has_next = found.get("next").is_some_and(Value::is_string);
-    let requests = items(&found, "results");
+    let page = page::Page { limit: ROWS, offset };
+    let status = deletions::Status { status: IsDone(None), person_uuid: None, page };
+    let found = asking.perform(status).await?;
+    let (has_next, requests) = (found.has_next(), found.results);
     let now = html! {
-        (shown::list(project, asking.zone, requests))
+        (shown::list(project, asking.zone, &requests))
         (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
         @if !requests.is_empty() { (files::below(&asking, path, None)) }
     };

@@ -1,17 +1,24 @@
 //! Pages of persons: the list, and one of them.
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use maud::html;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::beside::beside;
+use crate::operation::output::Long;
+use crate::page;
 use crate::response::Problem;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::pages::{files, origins};
+use crate::routes::persons;
+use crate::routes::persons::deletions::{DeletionWrite, IsYes};
+use crate::routes::persons::split::{Leaving, Split};
+use crate::routes::persons::{Filters, PersonId, deletions, split};
+use weir_api::persons::Cohorts;
 use weir_web::pages::person_list::Wanted;
 use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
-use weir_web::parts::{items, query, text};
+use weir_web::parts::{items, query};
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -47,21 +54,18 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         div class="actions above" { (parts::files(|format| format!("?{}", wanted.query(&[("format", format)])))) }
     };
     Ok(Sent::Page(Page::new("Persons", now).then(async move {
-        let (limit, skipped) = (PERSONS.to_string(), offset.to_string());
-        let own = wanted.parameters();
-        let mut api: Vec<(&str, &str)> =
-            own.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        api.extend([("limit", limit.as_str()), ("offset", skipped.as_str())]);
-        let found = asking.get("persons/", &api).await?;
-        let (persons, columns) = (items(&found, "results"), wanted.shown());
-        let count = parts::integer(&found, "count").unwrap_or_default();
-        let has_next = found.get("next").is_some_and(Value::is_string);
+        let [(_, search), (_, properties)] = wanted.parameters();
+        let filters = Filters::of_search(&search, &properties)?;
+        let page = page::Page { limit: PERSONS, offset };
+        let found = asking.perform(persons::List { filters, page }).await?.page()?;
+        let (count, has_next) = (found.count, found.has_next());
+        let (persons, columns) = (found.rows.into_values(), wanted.shown());
         let table = asking.app.shard.tables.name("persons");
         Ok(html! {
             section id="result" {
-                @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }
+                @if count > 0 { p class="quiet" { (parts::number(i64::try_from(count).unwrap_or(i64::MAX))) " persons" } }
                 @if persons.is_empty() { (person_list::none(project, wanted.is_limited() || offset > 0)) }
-                @else { (person_list::table(project, asking.zone, persons, &columns)) }
+                @else { (person_list::table(project, asking.zone, &persons, &columns)) }
                 (parts::pager(offset, PERSONS, has_next, |offset| {
                     format!("?{}", wanted.query(&[("offset", &offset.to_string())]))
                 }))
@@ -75,39 +79,34 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking) = (visit.project(), visit.asking.clone());
     let id = visit.id();
-    let found = asking.get("persons/", &[("distinct_id", id), ("limit", "1")]).await?;
-    let by_id = items(&found, "results").first().cloned();
-    let person = match by_id {
+    let filters = Filters::of_distinct_id(id);
+    let page = page::Page { limit: 1, offset: 0 };
+    let found = asking.perform(persons::List { filters, page }).await?.page()?;
+    let person = match found.rows.into_values().into_iter().next() {
         Some(person) => person,
         None if uuid::Uuid::try_parse(id).is_ok() => {
-            match asking.get(&format!("persons/{}/", parts::part(id)), &[]).await {
+            match asking.perform(persons::Retrieve { id: id.to_owned() }).await {
                 // SDKs in browsers make uuids of their own.
                 Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
                     return visitor(&asking, id).await;
                 }
-                found => found?,
+                found => found?.0,
             }
         }
         None => return visitor(&asking, id).await,
     };
     let cohorts = match asking.may("cohort:read") {
-        true => asking
-            .get("persons/cohorts/", &[("person_id", text(&person, "uuid"))])
-            .await
-            .unwrap_or_default(),
-        false => Value::Null,
+        true => asking.perform(persons::Cohorts { person_id: PersonId(person.uuid.clone()) }).await,
+        false => Ok(Long(Cohorts { results: Vec::new() })),
     };
+    let cohorts = cohorts.map(|Long(own)| own.results).unwrap_or_default();
     // Flags are rolled out by distinct id, so a person with several may have other values with each.
-    let ids: Vec<String> = items(&person, "distinct_ids")
-        .iter()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let ids = person.distinct_ids.clone();
     let asked = visit.parameter("flags_of");
     let wanted = if asked.is_empty() { id } else { asked.as_str() };
     let distinct_id = ids.iter().find(|own| *own == wanted).or_else(|| ids.first()).cloned();
     let zone = asking.zone;
-    let show = move || Ok((shown::one(project, zone, &person, items(&cohorts, "results")), person));
+    let show = move || Ok((shown::one(project, zone, &person, &cohorts), person));
     let (now, person) = beside(&asking.app.node.cpu, show).await?;
     let now = match asking.may("person:write") {
         true => html! { (now) (shown::changes(project, &person)) },
@@ -116,21 +115,18 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let mut page = Page::new(shown::name(&person), now);
     if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
         let asking = asking.clone();
-        let uuid = text(&person, "uuid").to_owned();
+        let uuid = person.uuid.clone();
         page = page.then(async move { flags(&asking, (&distinct_id, &ids), &uuid).await });
     }
     if asking.may("query:read") {
-        let uuid = text(&person, "uuid").to_owned();
+        let uuid = person.uuid.clone();
         let (own, other) = (asking.clone(), uuid.clone());
         page = page.then(async move {
             let events = own.get("events/", &[("person_id", &other), ("limit", EVENTS)]).await?;
             Ok(shown::timeline(project, own.zone, items(&events, "results")))
         });
         page = page.then(async move {
-            let Some(properties) = person.get("properties").and_then(Value::as_object) else {
-                return Ok(html! {});
-            };
-            let found = origins::find(&asking, &uuid, properties).await?;
+            let found = origins::find(&asking, &uuid, &person.properties).await?;
             Ok(shown::origins(project, asking.zone, &found))
         });
     }
@@ -158,14 +154,14 @@ async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
 /// `POST person/:id/delete`, where the id is the uuid.
 pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
     let sent = form(visit.take_request()?).await?;
-    let path = format!("persons/{}/", parts::part(visit.id()));
+    let id = visit.id().to_owned();
     match sent.get("what") {
-        "events" => {
-            visit.asking.send(Method::POST, &format!("{path}delete_events/"), &json!({})).await?
-        }
+        "events" => visit.asking.perform(deletions::DeleteEvents { id }).await?,
         what => {
-            let body = json!({"delete_events": what == "both"});
-            visit.asking.send(Method::DELETE, &path, &body).await?
+            let delete_events = IsYes(what == "both");
+            let (keep_person, deletion) = (IsYes(false), DeletionWrite::default());
+            let delete = deletions::Delete { id, delete_events, keep_person, deletion };
+            visit.asking.perform(delete).await?
         }
     };
     let place = match sent.get("what") {
@@ -178,10 +174,9 @@ pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
 /// `POST person/:id/split`, where the id is the uuid: the ids that are sent leave the person.
 pub async fn split(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
-    let leaving = sent.take_all("id");
-    let path = format!("persons/{}/split/", parts::part(visit.id()));
-    let body = json!({"distinct_ids_to_split": leaving});
-    visit.asking.send(Method::POST, &path, &body).await?;
+    let leaving = Leaving(sent.take_all("id"));
+    let split = Split { distinct_ids_to_split: Some(leaving), ..Split::default() };
+    visit.asking.perform(split::Perform { id: visit.id().to_owned(), split }).await?;
     let own = parts::page(visit.project(), &format!("person/{}", parts::part(visit.id())));
     Ok(Sent::Other(see_other(&own)?))
 }

@@ -1,55 +1,39 @@
-//! JSON form of a person: [`PersonBody`].
+//! Persons as clients get them.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
+use weir_api::persons as api;
 use weir_identity::person::Person;
 use weir_insights::person_name;
 use weir_metadata::accounts::Project;
 
-/// The fields of the API specification in its order, then `is_identified`.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Person")]
-pub(in crate::routes) struct PersonBody {
-    id: i64,
-    name: String,
-    distinct_ids: Vec<String>,
-    properties: Map<String, Value>,
-    created_at: String,
-    uuid: String,
-    is_identified: bool,
-    /// Only in responses of operations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    success: Option<bool>,
+/// A single person: ids that look generated come last; otherwise ids are in the order in which they were added.
+pub(super) fn retrieved(project: &Project, person: Person, mut ids: Vec<String>) -> api::Person {
+    ids.sort_by_key(|id| is_anonymous(id));
+    listed(project, person, ids)
 }
 
-impl PersonBody {
-    /// A single person: ids that look generated come last; otherwise ids are in the order in
-    /// which they were added.
-    pub(super) fn retrieved(project: &Project, person: Person, mut ids: Vec<String>) -> Self {
-        ids.sort_by_key(|id| is_anonymous(id));
-        Self::listed(project, person, ids)
+/// A person in a list: its ids in the order in which they were added.
+pub(in crate::routes) fn listed(
+    project: &Project,
+    person: Person,
+    ids: Vec<String>,
+) -> api::Person {
+    api::Person {
+        id: person.number,
+        name: name(project, &person.properties, &ids, person.number),
+        distinct_ids: ids,
+        properties: person.properties,
+        created_at: person.created_at.to_rfc3339(),
+        uuid: person.uuid.to_string(),
+        is_identified: person.is_identified,
+        success: None,
     }
+}
 
-    /// A person in a list: its ids in the order in which they were added.
-    pub(in crate::routes) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
-        Self {
-            id: person.number,
-            name: name(project, &person.properties, &ids, person.number),
-            distinct_ids: ids,
-            properties: person.properties,
-            created_at: person.created_at.to_rfc3339(),
-            uuid: person.uuid.to_string(),
-            is_identified: person.is_identified,
-            success: None,
-        }
-    }
-
-    /// The same as the response of an operation, where clients expect `success`.
-    pub(super) fn succeeded(self) -> Self {
-        Self { success: Some(true), ..self }
-    }
+/// The same as the response of an operation, where clients expect `success`.
+pub(super) fn succeeded(person: api::Person) -> api::Person {
+    api::Person { success: Some(true), ..person }
 }
 
 /// The first property that names the person, else the first distinct id that does not look

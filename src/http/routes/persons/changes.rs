@@ -5,101 +5,243 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use hyper::StatusCode;
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
-use crate::call::{Call, Rendering};
+use crate::body::{Exact, Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Parameter, by_hand};
-use crate::response::{Attr, Problem, Response};
-use crate::routes::persons::body::PersonBody;
+use crate::openapi::{Body, Parameter, Shape};
+use crate::operation::input::{InBody, InQuery, input};
+use crate::operation::output::{Accepted, Created, Taken};
+use crate::operation::{Context, Operation};
+use crate::request::Request;
+use crate::response::{Attr, Problem};
+use crate::routes::persons::body::{retrieved, succeeded};
 use crate::routes::store::problem;
 use crate::routes::{persons, query};
-use crate::{csv, openapi};
+use weir_api::persons as api;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
-use weir_ingest::activity;
-use weir_ingest::operation::{Action, Operation};
+use weir_ingest::operation::Action;
+use weir_ingest::{activity, operation};
 
-pub(crate) const UPDATE: openapi::Description =
-    openapi::Description::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();
+/// The field and the parameter with the name of a property that is removed.
+const UNSET: &str = "$unset";
 
-/// `PATCH persons/:id/`, and `PUT`, which does the same: sets the properties of the body and keeps
-/// all others.
-pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = call.id().to_owned();
-    let Call { asker, request, rendering, .. } = call;
-    // 404 for an unknown person precedes 400 for a bad body.
-    persons::find_one(app, asker.project.id, &id).await?;
-    let mut fields = Fields::read(request).await?;
-    if fields.peek("properties").is_none_or(Value::is_null) {
-        return Err(missing("properties"));
+/// Properties that are set.
+#[derive(Debug)]
+pub struct Properties(Map<String, Value>);
+
+impl Field for Properties {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        if fields.peek(name).is_none_or(Value::is_null) {
+            return Err(missing(name));
+        }
+        Ok(Self(fields.object(name)?.unwrap_or_default()))
     }
-    let set = fields.object("properties")?.unwrap_or_default();
-    change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
-}
 
-pub(crate) const UPDATE_PROPERTY: openapi::Description =
-    openapi::Description::accepted::<PersonBody>("Set one property")
-        .query(&[Parameter::text("key"), Parameter::text("value")])
-        .optional_body::<by_hand::PropertyWrite>();
-
-/// `POST persons/:id/update_property/` with `key` and `value`, in the body or in the query.
-pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = call.id().to_owned();
-    let Call { asker, request, rendering, .. } = call;
-    persons::find_one(app, asker.project.id, &id).await?;
-    let text = |name: &str| request.query(name).map(|text| Value::from(text.into_owned()));
-    let (key, value) = (text("key"), text("value"));
-    let mut fields = Fields::read(request).await?;
-    let value = fields.nullable_value("value").flatten().or(value);
-    let value = value.ok_or_else(|| missing("value"))?;
-    let key = fields.exact_text_if_any("key")?.map(Value::from).or(key);
-    let key = key.as_ref().and_then(Value::as_str).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| missing("key"))?.to_owned();
-    let set = Map::from_iter([(key, value)]);
-    change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
-}
-
-pub(crate) const DELETE_PROPERTY: openapi::Description =
-    openapi::Description::created::<PersonBody>("Remove one property")
-        .query(&[Parameter::text("$unset")])
-        .optional_body::<by_hand::PropertyUnset>();
-
-/// `POST persons/:id/delete_property/` with `$unset`, one key, in the body or in the query.
-pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = call.id().to_owned();
-    let Call { asker, request, rendering, .. } = call;
-    persons::find_one(app, asker.project.id, &id).await?;
-    let in_query = request.query("$unset").map(Cow::into_owned);
-    let mut fields = Fields::read(request).await?;
-    let key = fields.exact_text("$unset")?.or(in_query).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| refused("$unset", "required", "This field is required."))?;
-    let edit = Edit { unset: vec![key], ..Edit::default() };
-    change(app, &asker, &id, edit, rendering).await
-}
-
-pub(crate) const RESET_DISTINCT_ID: openapi::Description =
-    openapi::Description::empty("202", "Let a distinct id of a deleted person be used again")
-        .body::<by_hand::PersonsResetPersonDistinctIdCreateBody>();
-
-/// `POST persons/reset_person_distinct_id/` with `distinct_id`: makes a distinct id usable again
-/// after its person was deleted. In Weir it is usable at once; the request is only validated.
-pub async fn reset_distinct_id(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let mut fields = Fields::read(call.request).await?;
-    let given = match fields.peek("distinct_id") {
-        Some(Value::String(_)) => fields.exact_text("distinct_id")?,
-        _ => None,
-    };
-    if given.is_none_or(|id| id.is_empty()) {
-        let detail = "distinct_id is required";
-        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    fn schema() -> Value {
+        json!({"type": "object"})
     }
-    Ok(Response::empty(StatusCode::ACCEPTED))
+}
+
+body! {
+    /// A change of a person.
+    pub struct PersonPatch {
+        /// These are set, the others stay
+        properties: Properties,
+    }
+}
+
+input! {
+    /// Sets the properties of the body and keeps all others.
+    pub struct Update {
+        path id: String,
+        body person: PersonPatch,
+    }
+}
+
+impl Operation for Update {
+    type Who = Principal;
+    type Out = Accepted<api::Person>;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Properties(set) = self.person.properties;
+        change(cx, &self.id, Edit { set, ..Edit::default() }).await.map(Accepted)
+    }
+}
+
+input! {
+    /// Sets one property, of the body or of the query.
+    pub struct UpdateProperty {
+        path id: String,
+        query key: Option<String>,
+        query value: Option<String>,
+        body property: PropertyWrite,
+    }
+}
+
+impl Operation for UpdateProperty {
+    type Who = Principal;
+    type Out = Accepted<api::Person>;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { id, key, value, property } = self;
+        persons::find_one(&cx.app, cx.who.project.id, &id).await?;
+        let value = property.value.map(|AnyValue(value)| value).or(value.map(Value::from));
+        let value = value.ok_or_else(|| missing("value"))?;
+        let key = property.key.map(|Exact(key)| key).or(key).filter(|key| !key.is_empty());
+        let key = key.ok_or_else(|| missing("key"))?;
+        let set = Map::from_iter([(key, value)]);
+        change(cx, &id, Edit { set, ..Edit::default() }).await.map(Accepted)
+    }
+}
+
+/// `$unset`, the name of a property, in a query.
+#[derive(Debug)]
+pub struct UnsetInQuery(Option<String>);
+
+impl InQuery for UnsetInQuery {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(UNSET));
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self(request.query(UNSET).map(Cow::into_owned)))
+    }
+}
+
+/// The same in a body.
+#[derive(Debug)]
+pub struct UnsetInBody(Option<String>);
+
+impl InBody for UnsetInBody {
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<PropertyUnset>(false));
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        fields.exact_text(UNSET).map(Self)
+    }
+}
+
+input! {
+    /// Removes one property, which the body or the query names.
+    pub struct DeleteProperty {
+        path id: String,
+        query property: UnsetInQuery,
+        body unset: UnsetInBody,
+    }
+}
+
+impl Operation for DeleteProperty {
+    type Who = Principal;
+    type Out = Created<api::Person>;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { id, property: UnsetInQuery(in_query), unset: UnsetInBody(in_body) } = self;
+        persons::find_one(&cx.app, cx.who.project.id, &id).await?;
+        let key = in_body.or(in_query).filter(|key| !key.is_empty());
+        let key = key.ok_or_else(|| refused(UNSET, "required", "This field is required."))?;
+        let edit = Edit { unset: vec![key], ..Edit::default() };
+        change(cx, &id, edit).await.map(succeeded).map(Created)
+    }
+}
+
+/// A distinct id; only texts are one.
+#[derive(Debug)]
+pub struct DistinctId;
+
+impl Field for DistinctId {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        match fields.nullable_value(name).flatten() {
+            Some(Value::String(id)) if !id.is_empty() => Ok(Self),
+            _ => {
+                let detail = "distinct_id is required";
+                Err(Problem::new(Kind::Invalid, "invalid_input", detail))
+            }
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string", "minLength": 1})
+    }
+}
+
+body! {
+    /// A distinct id whose person was deleted.
+    pub struct DistinctIdReset {
+        /// The id.
+        distinct_id: DistinctId,
+    }
+}
+
+input! {
+    /// Makes a distinct id usable again after its person was deleted. In Weir it is usable at once; the request is only
+    /// validated.
+    pub struct ResetDistinctId {
+        body reset: DistinctIdReset,
+    }
+}
+
+impl Operation for ResetDistinctId {
+    type Who = Principal;
+    type Out = Taken;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, _: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let DistinctIdReset { distinct_id: DistinctId } = self.reset;
+        Ok(Taken)
+    }
+}
+
+/// Any value; null counts as absent.
+#[derive(Debug)]
+pub struct AnyValue(pub Value);
+
+impl Field for Option<AnyValue> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.nullable_value(name).flatten().map(AnyValue))
+    }
+
+    fn schema() -> Value {
+        json!({})
+    }
+}
+
+body! {
+    /// One property, and its value.
+    pub struct PropertyWrite {
+        /// The name of the property.
+        key: Option<Exact>,
+        /// Its value.
+        value: Option<AnyValue>,
+    }
+}
+
+/// The schema of a body with `$unset`, the name of a property.
+#[derive(Debug)]
+pub struct PropertyUnset;
+
+impl JsonSchema for PropertyUnset {
+    fn schema_name() -> Cow<'static, str> {
+        "PropertyUnset".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "properties": {(UNSET): {"type": "string"}}})
+    }
 }
 
 /// Logs an operation on `persons` persons, and waits until it has taken effect. Returns the numbers
@@ -123,7 +265,7 @@ pub(in crate::routes) async fn carry_out(
     subjects: usize,
 ) -> Result<HashSet<String>, Problem> {
     let (project, by, at) = (asker.project.id, Some(asker.user.id), app.node.clock.now());
-    let operation = Operation { project, at, by, action };
+    let operation = operation::Operation { project, at, by, action };
     let pipeline = app.shard.pipeline.clone();
     let operating = app
         .node
@@ -163,28 +305,20 @@ struct Edit {
 }
 
 async fn change(
-    app: &App,
-    asker: &Principal,
+    cx: &Context<Principal>,
     id: &str,
     Edit { set, unset }: Edit,
-    rendering: Rendering,
-) -> Result<Response, Problem> {
-    let project = asker.project.id;
-    let is_removal = !unset.is_empty();
-    let (person, _) = persons::find_one(app, project, id).await?;
+) -> Result<api::Person, Problem> {
+    let (app, project) = (&cx.app, &cx.who.project);
+    let (person, _) = persons::find_one(app, project.id, id).await?;
     let action = Action::ChangePerson { person: person.uuid.to_string(), set, unset };
-    let changed = operate(app, asker, action, 1).await?;
+    let changed = operate(app, &cx.who, action, 1).await?;
     let (person, ids) = match changed.contains(&person.number) {
-        true => find_again(app, project, &person).await?,
+        true => find_again(app, project.id, &person).await?,
         // The person already has the requested state, or no longer exists, which is a 404.
-        false => persons::find_one(app, project, &person.number.to_string()).await?,
+        false => persons::find_one(app, project.id, &person.number.to_string()).await?,
     };
-    let body = PersonBody::retrieved(&asker.project, person, ids);
-    let (status, body) = match is_removal {
-        true => (StatusCode::CREATED, body.succeeded()),
-        false => (StatusCode::ACCEPTED, body),
-    };
-    csv::answer(&app.node.cpu, status, rendering, body).await
+    Ok(retrieved(project, person, ids))
 }
 
 /// The error format that clients of PostHog expect: code and detail are swapped.

@@ -3,23 +3,22 @@
 //! effect. From then on no response contains the person or the events. `deletion_status/` reports
 //! when the events have left the files.
 
-use std::borrow::Cow;
-
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::body::body;
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
+use crate::openapi::{Body, Parameter, Shape};
+use crate::operation::input::{InBody, InQuery, input};
+use crate::operation::output::{Accepted, Listed, Taken};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
-use crate::response::{Problem, Response};
+use crate::response::Problem;
 use crate::routes::persons::changes::operate;
 use crate::routes::{persons, query};
+use weir_api::persons as api;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -41,35 +40,6 @@ const PENDING_IDS_MAX: usize = 1_000_000;
 /// Query values that mean no, besides an absent parameter; case-insensitive.
 const NO: [&str; 8] = ["", "false", "0", "no", "f", "n", "off", "null"];
 
-/// Result of a bulk deletion; the names are PostHog's.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "PersonsDeleted")]
-struct BulkBody {
-    persons_found: usize,
-    persons_deleted: usize,
-    events_queued_for_deletion: bool,
-    recordings_queued_for_deletion: bool,
-    deletion_errors: Vec<GoneBody>,
-}
-
-/// A person that was merged away, or deleted by another request, before this one was applied.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "PersonGone")]
-struct GoneBody {
-    person_uuid: Uuid,
-}
-
-/// One request to delete the events of a person; the names are PostHog's.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "EventDeletion")]
-struct DeletionBody {
-    person_uuid: Uuid,
-    created_at: String,
-    #[schemars(extend("enum" = ["pending", "completed"]))]
-    status: &'static str,
-    delete_verified_at: Option<String>,
-}
-
 /// Uuid and number of a person.
 type Named = (Uuid, i64);
 
@@ -81,16 +51,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Reads `delete_events` and `keep_person` from the query or the body. Also returns the other
-    /// fields of the body.
-    async fn read(request: Request) -> Result<(Self, Fields), Problem> {
-        let in_query = |name: &str| is_yes(request.query(name));
-        let (events, keep) = (in_query("delete_events"), in_query("keep_person"));
-        let mut fields = Fields::read(request).await?;
-        let sent = DeletionWrite::read(&mut fields)?;
-        let events = sent.delete_events.unwrap_or(false) || events;
-        let keep = sent.keep_person.unwrap_or(false) || keep;
-        Ok((Self { events, persons: !keep }, fields))
+    /// What either the query or the body asks for.
+    fn of(query: (IsYes, IsYes), body: &DeletionWrite) -> Self {
+        let (IsYes(events), IsYes(keep)) = query;
+        let events = body.delete_events.unwrap_or(false) || events;
+        let keep = body.keep_person.unwrap_or(false) || keep;
+        Self { events, persons: !keep }
     }
 
     /// The operation for these persons; `None` if there is nothing to delete.
@@ -107,9 +73,25 @@ impl Wanted {
     }
 }
 
+/// Whether a parameter is there, and says yes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IsYes(pub bool);
+
+impl InQuery for IsYes {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::boolean(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let is_yes = |asked: &str| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no));
+        Ok(Self(request.query(name).is_some_and(|asked| is_yes(&asked))))
+    }
+}
+
 body! {
     /// What of a person is deleted.
-    struct DeletionWrite {
+    #[derive(Default)]
+    pub struct DeletionWrite {
         /// Whether the events go too.
         delete_events: Option<bool>,
         /// Whether only the events go.
@@ -117,156 +99,265 @@ body! {
     }
 }
 
-fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
-    asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
+input! {
+    /// Deletes a person; with `delete_events` also its events, with `keep_person` only those.
+    pub struct Delete {
+        path id: String,
+        /// Whether the events go too
+        query delete_events: IsYes,
+        /// Whether only the events go
+        query keep_person: IsYes,
+        body deletion: DeletionWrite,
+    }
 }
 
-pub(crate) const DELETE: Description =
-    Description::empty("202", "Delete a person, its events, or both")
-        .query(&[
-            Parameter::boolean("delete_events").about("Whether the events go too"),
-            Parameter::boolean("keep_person").about("Whether only the events go"),
-        ])
-        .optional_body::<DeletionWrite>();
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Taken;
+    const SCOPE: &'static str = "person:write";
 
-/// `DELETE persons/:id/`; with `delete_events` also its events, with `keep_person` only those.
-pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let (person, _) = persons::find_one(app, project, call.id()).await?;
-    let (wanted, _) = Wanted::read(call.request).await?;
-    delete_one(app, &call.asker, wanted, &person).await
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (person, _) = persons::find_one(&cx.app, cx.who.project.id, &self.id).await?;
+        let query = (self.delete_events, self.keep_person);
+        delete_one(cx, Wanted::of(query, &self.deletion), &person).await
+    }
 }
 
-pub(crate) const DELETE_EVENTS: Description =
-    Description::empty("202", "Delete the events of a person").or(&[INVALID]);
-
-/// `POST persons/:id/delete_events/`: deletes the events and keeps the person.
-pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let (person, _) = persons::find_one(app, project, call.id()).await?;
-    let wanted = Wanted { events: true, persons: false };
-    delete_one(app, &call.asker, wanted, &person).await
+input! {
+    /// Deletes the events of a person, and keeps the person.
+    pub struct DeleteEvents {
+        path id: String,
+    }
 }
 
-pub(crate) const DELETE_RECORDINGS: Description =
-    Description::empty("202", "Does nothing: there are no recordings").or(&[INVALID]);
+impl Operation for DeleteEvents {
+    type Who = Principal;
+    type Out = Taken;
+    const SCOPE: &'static str = "person:write";
 
-/// `POST persons/:id/delete_recordings/`: Weir stores no recordings.
-pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    persons::find_one(app, call.asker.project.id, call.id()).await?;
-    Ok(Response::empty(StatusCode::ACCEPTED))
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (person, _) = persons::find_one(&cx.app, cx.who.project.id, &self.id).await?;
+        delete_one(cx, Wanted { events: true, persons: false }, &person).await
+    }
+}
+
+input! {
+    /// Does nothing: Weir stores no recordings.
+    pub struct DeleteRecordings {
+        path id: String,
+    }
+}
+
+impl Operation for DeleteRecordings {
+    type Who = Principal;
+    type Out = Taken;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        persons::find_one(&cx.app, cx.who.project.id, &self.id).await?;
+        Ok(Taken)
+    }
 }
 
 /// A person that was merged away meanwhile gets a 404, as for a request a moment later. The person it
 /// was merged into is not deleted, because the request did not name it.
 async fn delete_one(
-    app: &App,
-    asker: &Principal,
+    cx: &Context<Principal>,
     wanted: Wanted,
     person: &Person,
-) -> Result<Response, Problem> {
-    let gone = carry_out(app, asker, wanted, &[(person.uuid, person.number)]).await?;
+) -> Result<Taken, Problem> {
+    let gone = carry_out(&cx.app, &cx.who, wanted, &[(person.uuid, person.number)]).await?;
     match gone.is_empty() {
-        true => Ok(Response::empty(StatusCode::ACCEPTED)),
+        true => Ok(Taken),
         false => Err(Problem::not_found("Not found.")),
     }
 }
 
-pub(crate) const BULK_DELETE: Description = Description::accepted::<BulkBody>("Delete persons")
-    .says("What was deleted")
-    .query(&[
-        Parameter::boolean("delete_events").about("Whether the events go too"),
-        Parameter::boolean("keep_person").about("Whether only the events go"),
-    ])
-    .body::<by_hand::PersonsDelete>();
+/// Distinct ids, with their white space.
+#[derive(Debug)]
+pub struct DistinctIds(Vec<String>);
 
-/// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
-pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let project = asker.project.id;
-    let (wanted, mut fields) = Wanted::read(request).await?;
-    let (ids, distinct_ids) = (fields.texts("ids")?, fields.exact_texts("distinct_ids")?);
-    let refused = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
-    let (ids, distinct_ids) = match (ids, distinct_ids) {
-        (Some(_), Some(_)) => {
-            return Err(refused("You must provide either distinct_ids or ids, not both"));
-        }
-        (None, None) => return Err(refused("You need to specify either distinct_ids or ids")),
-        (Some(ids), None) if ids.len() > BULK_MAX => {
-            return Err(refused("You can only pass 1000 ids in one call"));
-        }
-        (None, Some(ids)) if ids.len() > BULK_MAX => {
-            return Err(refused("You can only pass 1000 distinct_ids in one call"));
-        }
-        (ids, distinct_ids) => (ids.unwrap_or_default(), distinct_ids.unwrap_or_default()),
-    };
-    let found = found(app, project, ids, distinct_ids).await?;
-    let gone = carry_out(app, &asker, wanted, &found).await?;
-    let body = BulkBody {
-        persons_found: found.len(),
-        persons_deleted: if wanted.persons { found.len() - gone.len() } else { 0 },
-        events_queued_for_deletion: wanted.events,
-        recordings_queued_for_deletion: false,
-        deletion_errors: gone.into_iter().map(|person_uuid| GoneBody { person_uuid }).collect(),
-    };
-    Ok(Response::json(StatusCode::ACCEPTED, &body))
+impl Field for Option<DistinctIds> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.exact_texts(name)?.map(DistinctIds))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "array", "items": {"type": "string"}})
+    }
 }
 
-pub(crate) const STATUS: Description =
-    Description::page::<DeletionBody>("What has become of deletions of events, newest first")
-        .query(&[
-            Parameter::one_of("status", &["pending", "completed", "all"]),
-            Parameter::uuid("person_uuid"),
-        ])
-        .or(&[INVALID]);
+body! {
+    /// Which persons are deleted, and what of them.
+    struct PersonsDelete {
+        /// Whether their events go too
+        delete_events: Option<bool>,
+        /// Whether only the events go
+        keep_person: Option<bool>,
+        /// Not beside distinct_ids
+        ids: Option<Vec<String>> = {
+            "items": {"type": "string", "format": "uuid"}, "maxItems": BULK_MAX,
+        },
+        /// Not beside ids
+        distinct_ids: Option<DistinctIds> = {"maxItems": BULK_MAX},
+    }
+}
 
-/// `GET persons/deletion_status/`: the requests to delete events, newest first. `status` is
-/// `pending`, `completed` or `all`; `person_uuid` selects those of one person.
-pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let wanted = match request.query("status").as_deref() {
-        None | Some("" | "all") => None,
-        Some("pending") => Some(false),
-        Some("completed") => Some(true),
-        Some(other) => {
-            let detail = format!("\"{other}\" is not a valid choice.");
-            return Err(refused("status", "invalid_choice", detail));
-        }
-    };
-    let person = request.query("person_uuid").filter(|text| !text.is_empty());
-    let person = person.map(|text| Uuid::try_parse(&text)).transpose();
-    let person =
-        person.map_err(|_| refused("person_uuid", "invalid_input", "Must be a valid UUID."))?;
-    let is_wanted = move |deletion: &Deletion| {
-        person.is_none_or(|person| deletion.person == person)
-            && wanted.is_none_or(|done| deletion.done_at.is_some() == done)
-    };
-    let (page, project) = (Page::of(&request), asker.project.id);
-    let read = app.engine.read(move |view, _| {
-        let (mut count, mut bodies) = (0_usize, Vec::new());
-        view.scan_deletions(project, |deletion| {
-            if is_wanted(&deletion) {
-                if count >= page.offset && bodies.len() < page.limit {
-                    bodies.push(DeletionBody::of(&deletion));
-                }
-                count += 1;
+/// What of which persons is deleted.
+#[derive(Debug)]
+pub struct Bulk {
+    deletion: DeletionWrite,
+    ids: Vec<String>,
+    distinct_ids: Vec<String>,
+}
+
+impl InBody for Bulk {
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<PersonsDelete>(true));
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        let read = PersonsDelete::read(fields)?;
+        let PersonsDelete { delete_events, keep_person, ids, distinct_ids } = read;
+        let distinct_ids = distinct_ids.map(|DistinctIds(ids)| ids);
+        let refused =
+            |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
+        let (ids, distinct_ids) = match (ids, distinct_ids) {
+            (Some(_), Some(_)) => {
+                return Err(refused("You must provide either distinct_ids or ids, not both"));
             }
-            Flow::Continue(())
-        })?;
-        Ok((count, bodies))
-    });
-    let (count, bodies) = read.await.map_err(query::problem)?;
-    page.answer(app, &request, rendering, (count, bodies)).await
+            (None, None) => return Err(refused("You need to specify either distinct_ids or ids")),
+            (Some(ids), None) if ids.len() > BULK_MAX => {
+                return Err(refused("You can only pass 1000 ids in one call"));
+            }
+            (None, Some(ids)) if ids.len() > BULK_MAX => {
+                return Err(refused("You can only pass 1000 distinct_ids in one call"));
+            }
+            (ids, distinct_ids) => (ids.unwrap_or_default(), distinct_ids.unwrap_or_default()),
+        };
+        let deletion = DeletionWrite { delete_events, keep_person };
+        Ok(Self { deletion, ids, distinct_ids })
+    }
 }
 
-impl DeletionBody {
-    fn of(deletion: &Deletion) -> Self {
-        Self {
-            person_uuid: deletion.person,
-            created_at: deletion.asked_at.to_rfc3339(),
-            status: if deletion.done_at.is_some() { "completed" } else { "pending" },
-            delete_verified_at: deletion.done_at.map(UnixMicros::to_rfc3339),
+input! {
+    /// Deletes the persons with these uuids, or with these distinct ids.
+    pub struct BulkDelete {
+        /// Whether the events go too
+        query delete_events: IsYes,
+        /// Whether only the events go
+        query keep_person: IsYes,
+        body persons: Bulk,
+    }
+}
+
+impl Operation for BulkDelete {
+    type Who = Principal;
+    type Out = Accepted<api::Deleted>;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Bulk { deletion, ids, distinct_ids } = self.persons;
+        let wanted = Wanted::of((self.delete_events, self.keep_person), &deletion);
+        let found = found(&cx.app, cx.who.project.id, ids, distinct_ids).await?;
+        let gone = carry_out(&cx.app, &cx.who, wanted, &found).await?;
+        let persons_deleted = if wanted.persons { found.len() - gone.len() } else { 0 };
+        let gone = gone.into_iter().map(|uuid| api::Gone { person_uuid: uuid.to_string() });
+        Ok(Accepted(api::Deleted {
+            persons_found: found.len(),
+            persons_deleted,
+            events_queued_for_deletion: wanted.events,
+            recordings_queued_for_deletion: false,
+            deletion_errors: gone.collect(),
+        }))
+    }
+}
+
+input! {
+    /// The requests to delete events, newest first.
+    pub struct Status {
+        query status: IsDone,
+        query person_uuid: Option<PersonUuid>,
+        query page: Page,
+    }
+}
+
+/// Whether deletions are completed; `None` for all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IsDone(pub Option<bool>);
+
+impl InQuery for IsDone {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::one_of(name, &["pending", "completed", "all"]));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        match request.query(name).as_deref() {
+            None | Some("" | "all") => Ok(Self(None)),
+            Some("pending") => Ok(Self(Some(false))),
+            Some("completed") => Ok(Self(Some(true))),
+            Some(other) => {
+                let detail = format!("\"{other}\" is not a valid choice.");
+                Err(refused(name, "invalid_choice", detail))
+            }
         }
+    }
+}
+
+/// The uuid of a person.
+#[derive(Clone, Copy, Debug)]
+pub struct PersonUuid(pub Uuid);
+
+impl InQuery for Option<PersonUuid> {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::uuid(name));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let text = request.query(name).filter(|text| !text.is_empty());
+        let uuid = text.map(|text| Uuid::try_parse(&text).map(PersonUuid)).transpose();
+        uuid.map_err(|_| refused(name, "invalid_input", "Must be a valid UUID."))
+    }
+}
+
+impl Operation for Status {
+    type Who = Principal;
+    type Out = Listed<api::EventDeletion>;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { status: IsDone(wanted), person_uuid, page } = self;
+        let is_wanted = move |deletion: &Deletion| {
+            person_uuid.is_none_or(|PersonUuid(person)| deletion.person == person)
+                && wanted.is_none_or(|done| deletion.done_at.is_some() == done)
+        };
+        let project = cx.who.project.id;
+        let read = cx.app.engine.read(move |view, _| {
+            let (mut count, mut results) = (0_usize, Vec::new());
+            view.scan_deletions(project, |deletion| {
+                if is_wanted(&deletion) {
+                    if count >= page.offset && results.len() < page.limit {
+                        results.push(shown(&deletion));
+                    }
+                    count += 1;
+                }
+                Flow::Continue(())
+            })?;
+            Ok((count, results))
+        });
+        let (count, results) = read.await.map_err(query::problem)?;
+        Ok(Listed { page, count, results })
+    }
+}
+
+/// A deletion as clients get it.
+fn shown(deletion: &Deletion) -> api::EventDeletion {
+    let status = if deletion.done_at.is_some() { "completed" } else { "pending" };
+    api::EventDeletion {
+        person_uuid: deletion.person.to_string(),
+        created_at: deletion.asked_at.to_rfc3339(),
+        status: status.to_owned(),
+        delete_verified_at: deletion.done_at.map(UnixMicros::to_rfc3339),
     }
 }
 

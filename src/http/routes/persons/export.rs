@@ -2,6 +2,7 @@
 //! second for the rows, so that memory does not depend on the length.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -11,9 +12,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::auth::Principal;
 use crate::csv;
 use crate::csv::Columns;
+use crate::operation::Context;
 use crate::response::{Problem, Response, StreamError};
 use crate::routes::persons::LISTED_IDS_MAX;
-use crate::routes::persons::body::PersonBody;
+use crate::routes::persons::body::listed;
 use crate::routes::query;
 use weir_app::App;
 use weir_identity::IdentityError;
@@ -28,27 +30,39 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 type Piece = Result<Bytes, StreamError>;
 
-/// All persons that match `question`, up to [`LINES_MAX`].
-pub(super) async fn export(
-    app: &App,
-    asker: Principal,
-    question: PersonsQuestion,
-) -> Result<Response, Problem> {
-    let all = Part { offset: 0, limit: LINES_MAX };
-    let found = app.engine.find_persons(asker.project.id, question, all).await;
-    let found = found.map_err(query::problem)?;
-    let written = app.engine.produce(move |pieces: Sender<Piece>| {
-        if let Err(error) = write(&found, &asker.project, &pieces) {
-            // An error here means that the client has gone.
-            let _ = pieces.blocking_send(Err(Box::new(error)));
-        }
-    });
-    let pieces = ReceiverStream::new(written.await.map_err(query::problem)?);
-    Ok(Response::stream(StatusCode::OK, csv::MEDIA_TYPE, pieces))
+/// All persons that match a question, up to [`LINES_MAX`].
+#[derive(Debug)]
+pub struct Export {
+    found: Found,
+    project: Arc<Project>,
+}
+
+impl Export {
+    /// Finds them.
+    pub(super) async fn of(
+        cx: &Context<Principal>,
+        question: PersonsQuestion,
+    ) -> Result<Self, Problem> {
+        let (all, project) = (Part { offset: 0, limit: LINES_MAX }, Arc::clone(&cx.who.project));
+        let found = cx.app.engine.find_persons(project.id, question, all).await;
+        Ok(Self { found: found.map_err(query::problem)?, project })
+    }
+
+    /// The response, whose pieces are written while it is sent.
+    pub(super) async fn respond(self, app: &App) -> Result<Response, Problem> {
+        let written = app.engine.produce(move |pieces: Sender<Piece>| {
+            if let Err(error) = write(&self.found, &self.project, &pieces) {
+                // An error here means that the client has gone.
+                let _ = pieces.blocking_send(Err(Box::new(error)));
+            }
+        });
+        let pieces = ReceiverStream::new(written.await.map_err(query::problem)?);
+        Ok(Response::stream(StatusCode::OK, csv::MEDIA_TYPE, pieces))
+    }
 }
 
 fn write(found: &Found, project: &Project, pieces: &Sender<Piece>) -> Result<(), IdentityError> {
-    let row = |person, ids| serde_json::to_value(PersonBody::listed(project, person, ids));
+    let row = |person, ids| serde_json::to_value(listed(project, person, ids));
     let mut columns = Columns::default();
     let mut failed = None;
     found.each(LISTED_IDS_MAX, |person, ids| {

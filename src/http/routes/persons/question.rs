@@ -1,4 +1,4 @@
-//! Parses the filters of a list of persons: from the query of a request to a [`PersonsQuestion`].
+//! The filters of a list of persons, [`Filters`]: from the query of a request to a [`PersonsQuestion`].
 
 use std::borrow::Cow;
 
@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fields;
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::definition_parameters::boolean;
@@ -18,41 +20,90 @@ use weir_event::predicate::tree::{Tree, TreeError};
 use weir_insights::known::check_filters;
 use weir_query::persons::people::PersonsQuestion;
 
-/// Parses the filters. An empty one counts as absent.
-pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
-    let text =
-        |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
-    let cohort = text("cohort")
-        .map(|id| id.parse().map_err(|_| wrong("cohort", "A valid integer is required.")));
-    let sent = request.query_all().filter(|(name, text)| name == "properties" && !text.is_empty());
-    let filters = properties(sent.map(|(_, text)| text))?;
-    let identified = boolean(request, "is_identified")?.map(is_identified).transpose()?;
-    let trees: Vec<Tree> = filters.into_iter().chain(identified).collect();
-    let number = |text: &str| text.parse().map_err(|_| wrong("id", "A valid integer is required."));
-    let uuid =
-        |text: &str| Uuid::try_parse(text).map_err(|_| wrong("uuid", "Must be a valid UUID."));
-    Ok(PersonsQuestion {
-        distinct_id: text("distinct_id"),
-        email: text("email"),
-        search: text("search"),
-        properties: (!trees.is_empty()).then_some(Tree::All(trees)),
-        cohort: cohort.transpose()?,
-        numbers: text("id").map(|ids| items(&ids).map(number).collect()).transpose()?,
-        uuids: text("uuid").map(|ids| items(&ids).map(uuid).collect()).transpose()?,
-        key_identifier: text("key_identifier"),
-        changed_since: None,
-        in_cohort: None,
-    })
+/// To which persons a list is limited. An empty parameter counts as absent.
+#[derive(Debug, Default)]
+pub struct Filters {
+    pub(super) question: PersonsQuestion,
+    /// `updated_after`: a date and time, or a duration before now. Persons match that have changed since.
+    updated_after: Option<String>,
 }
 
-/// The time of `updated_after`, if the request has one: a date and time, or a duration before now.
-/// Persons match that have changed since.
-pub(super) fn updated_after(request: &Request, now: Now) -> Result<Option<UnixMicros>, Problem> {
-    const NAME: &str = "updated_after";
-    let Some(text) = request.query(NAME).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
-    let wrong = || wrong(NAME, "Expected a date and time, or a span such as -7d.");
-    time.map(Some).ok_or_else(wrong)
+impl Filters {
+    /// Those with a distinct id.
+    pub(in crate::routes) fn of_distinct_id(id: &str) -> Self {
+        let distinct_id = Some(id.to_owned());
+        let question = PersonsQuestion { distinct_id, ..PersonsQuestion::default() };
+        Self { question, ..Self::default() }
+    }
+
+    /// Those of a search who fulfil filters of properties, a JSON text; empty texts limit nothing.
+    ///
+    /// # Errors
+    ///
+    /// 400: wrong filters.
+    pub(in crate::routes) fn of_search(search: &str, filters: &str) -> Result<Self, Problem> {
+        let filters = Some(filters).filter(|text| !text.is_empty()).map(Cow::Borrowed);
+        let search = Some(search.to_owned()).filter(|text| !text.is_empty());
+        let properties = properties(filters.into_iter())?.map(|own| Tree::All(vec![own]));
+        let question = PersonsQuestion { search, properties, ..PersonsQuestion::default() };
+        Ok(Self { question, ..Self::default() })
+    }
+
+    /// The time of `updated_after`.
+    pub(super) fn changed_after(&self, now: Now) -> Result<Option<UnixMicros>, Problem> {
+        let Some(text) = &self.updated_after else { return Ok(None) };
+        let time = Moment::parse(text).and_then(|moment| moment.resolve(now));
+        let wrong = || wrong("updated_after", "Expected a date and time, or a span such as -7d.");
+        time.map(Some).ok_or_else(wrong)
+    }
+}
+
+impl InQuery for Filters {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.extend([
+            Parameter::shared("distinct_id"),
+            Parameter::text("email"),
+            Parameter::shared("search"),
+            Parameter::texts("properties")
+                .about("A JSON list of property filters; may be repeated, and all have to hold"),
+            Parameter::integer("cohort"),
+            Parameter::text("id").about("Numbers with commas between"),
+            Parameter::text("uuid").about("Uuids with commas between"),
+            Parameter::text("key_identifier").about("The email or a distinct id"),
+            Parameter::boolean("is_identified"),
+            Parameter::text("updated_after")
+                .about("A date and time, or a span such as -7d; to the minute"),
+        ]);
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        let text =
+            |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
+        let cohort = text("cohort")
+            .map(|id| id.parse().map_err(|_| wrong("cohort", "A valid integer is required.")));
+        let sent = request.query_all();
+        let sent = sent.filter(|(name, text)| name == "properties" && !text.is_empty());
+        let filters = properties(sent.map(|(_, text)| text))?;
+        let identified = boolean(request, "is_identified")?.map(is_identified).transpose()?;
+        let trees: Vec<Tree> = filters.into_iter().chain(identified).collect();
+        let number =
+            |text: &str| text.parse().map_err(|_| wrong("id", "A valid integer is required."));
+        let uuid =
+            |text: &str| Uuid::try_parse(text).map_err(|_| wrong("uuid", "Must be a valid UUID."));
+        let question = PersonsQuestion {
+            distinct_id: text("distinct_id"),
+            email: text("email"),
+            search: text("search"),
+            properties: (!trees.is_empty()).then_some(Tree::All(trees)),
+            cohort: cohort.transpose()?,
+            numbers: text("id").map(|ids| items(&ids).map(number).collect()).transpose()?,
+            uuids: text("uuid").map(|ids| items(&ids).map(uuid).collect()).transpose()?,
+            key_identifier: text("key_identifier"),
+            changed_since: None,
+            in_cohort: None,
+        };
+        Ok(Self { question, updated_after: text("updated_after") })
+    }
 }
 
 /// The items of a list with commas.

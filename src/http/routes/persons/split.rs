@@ -7,74 +7,132 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hyper::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::csv;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
-use crate::request::Request;
-use crate::response::{Problem, Response};
+use crate::operation::input::input;
+use crate::operation::output::Created;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
 use crate::routes::persons;
-use crate::routes::persons::body::PersonBody;
+use crate::routes::persons::body::{retrieved, succeeded};
 use crate::routes::persons::{changes, deletions};
-use weir_app::App;
+use weir_api::persons as api;
 use weir_base::error::Kind;
 use weir_ingest::operation::Action;
 
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
 
-pub(crate) const SPLIT: Description = Description::created::<PersonBody>(
-    "Give every other distinct id, or some, a person of its own",
-)
-.optional_body::<by_hand::Split>();
+/// A distinct id, exactly. Null counts as absent.
+#[derive(Debug)]
+pub struct Main(String);
 
-/// Splits a person. The body may contain `main_distinct_id`, the id that the person keeps, or
-/// `distinct_ids_to_split`, the ids that leave it.
-pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let (person, ids) = persons::find_one(app, project, call.id()).await?;
-    deletions::check_ids(app, project, &[(person.uuid, person.number)]).await?;
-    let Call { asker, request, rendering, .. } = call;
-    let (main_distinct_id, distinct_ids_to_split) = wanted(request, &ids).await?;
-    let uuid = person.uuid.to_string();
-    let action = Action::SplitPerson { person: uuid, main_distinct_id, distinct_ids_to_split };
-    let is_whole = ids.len() == 1;
-    let changed = changes::operate(app, &asker, action, 1).await?;
-    let (person, ids) = match changed.contains(&person.number) {
-        true => changes::find_again(app, project, &person).await?,
-        false => persons::find_one(app, project, &person.number.to_string()).await?,
-    };
-    if !is_whole && !changed.contains(&person.number) {
-        let detail = "The distinct ids of the person changed meanwhile. Look at them again.";
-        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+impl Field for Option<Main> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        match fields.nullable_value(name).flatten() {
+            None => Ok(None),
+            Some(Value::String(id)) => Ok(Some(Main(id))),
+            Some(_) => Err(refused(name, "invalid_input", "Not a valid string.")),
+        }
     }
-    let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
-    csv::answer(&app.node.cpu, StatusCode::CREATED, rendering, body).await
+
+    fn schema() -> Value {
+        json!({"type": ["string", "null"]})
+    }
+}
+
+/// Distinct ids, exactly. Null counts as absent.
+#[derive(Debug)]
+pub struct Leaving(pub Vec<String>);
+
+impl Field for Option<Leaving> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let Some(list) = fields.nullable_value(name).flatten() else { return Ok(None) };
+        let texts = list.as_array().and_then(|items| {
+            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        });
+        let wrong = || refused(name, "invalid_input", "must be a list of strings");
+        texts.map(|texts| Some(Leaving(texts))).ok_or_else(wrong)
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1})
+    }
+}
+
+/// What changes nothing.
+#[derive(Debug)]
+pub struct Unread;
+
+impl Field for Option<Unread> {
+    fn take(_: &mut Fields, _: &'static str) -> Result<Self, Problem> {
+        Ok(None)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "object"})
+    }
+}
+
+body! {
+    /// How a person is split.
+    #[derive(Default)]
+    pub struct Split {
+        /// The id that the person keeps; the first if it is absent
+        main_distinct_id: Option<Main>,
+        /// Those that the person does not keep; not beside main_distinct_id
+        distinct_ids_to_split: Option<Leaving>,
+        /// Changes nothing.
+        properties: Option<Unread>,
+    }
+}
+
+input! {
+    /// Splits a person.
+    pub struct Perform {
+        path id: String,
+        body split: Split,
+    }
+}
+
+impl Operation for Perform {
+    type Who = Principal;
+    type Out = Created<api::Person>;
+    const SCOPE: &'static str = "person:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, project) = (&cx.app, &cx.who.project);
+        let (person, ids) = persons::find_one(app, project.id, &self.id).await?;
+        deletions::check_ids(app, project.id, &[(person.uuid, person.number)]).await?;
+        let (main_distinct_id, distinct_ids_to_split) = wanted(self.split, &ids)?;
+        let uuid = person.uuid.to_string();
+        let action = Action::SplitPerson { person: uuid, main_distinct_id, distinct_ids_to_split };
+        let is_whole = ids.len() == 1;
+        let changed = changes::operate(app, &cx.who, action, 1).await?;
+        let (person, ids) = match changed.contains(&person.number) {
+            true => changes::find_again(app, project.id, &person).await?,
+            false => persons::find_one(app, project.id, &person.number.to_string()).await?,
+        };
+        if !is_whole && !changed.contains(&person.number) {
+            let detail = "The distinct ids of the person changed meanwhile. Look at them again.";
+            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+        }
+        Ok(Created(succeeded(retrieved(project, person, ids))))
+    }
 }
 
 /// The id that the person keeps, or the ids that leave it.
-async fn wanted(
-    request: Request,
-    ids: &[String],
-) -> Result<(Option<String>, Option<Vec<String>>), Problem> {
-    let mut fields = Fields::read(request).await?;
-    let main = match fields.nullable_value(MAIN).flatten() {
-        None => None,
-        Some(Value::String(main)) if ids.contains(&main) => Some(main),
-        Some(Value::String(main)) => {
-            let detail = format!("The person has no distinct id \"{main}\".");
-            return Err(refused(MAIN, "invalid_input", detail));
-        }
-        Some(_) => return Err(refused(MAIN, "invalid_input", "Not a valid string.")),
-    };
-    let leaving = match fields.nullable_value(LEAVING).flatten() {
-        None => None,
-        Some(list) => Some(leaving(&list, ids)?),
-    };
+fn wanted(split: Split, ids: &[String]) -> Result<(Option<String>, Option<Vec<String>>), Problem> {
+    let Split { main_distinct_id, distinct_ids_to_split, properties: _unread } = split;
+    let main = main_distinct_id.map(|Main(id)| id);
+    if let Some(main) = main.as_ref().filter(|main| !ids.contains(main)) {
+        let detail = format!("The person has no distinct id \"{main}\".");
+        return Err(refused(MAIN, "invalid_input", detail));
+    }
+    let leaving = distinct_ids_to_split.map(|Leaving(texts)| leaving(texts, ids)).transpose()?;
     if main.is_some() && leaving.is_some() {
         let detail = "main_distinct_id cannot be combined with distinct_ids_to_split";
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
@@ -84,12 +142,8 @@ async fn wanted(
 
 /// Validates the list by PostHog's rules. One id has to stay: a person without an id could not be
 /// reached.
-fn leaving(list: &Value, ids: &[String]) -> Result<Vec<String>, Problem> {
+fn leaving(texts: Vec<String>, ids: &[String]) -> Result<Vec<String>, Problem> {
     let refused = |detail: String| refused(LEAVING, "invalid_input", detail);
-    let texts = list.as_array().and_then(|items| {
-        items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-    });
-    let texts = texts.ok_or_else(|| refused("must be a list of strings".to_owned()))?;
     if texts.is_empty() {
         return Err(refused("must not be empty".to_owned()));
     }

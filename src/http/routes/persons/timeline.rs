@@ -6,23 +6,22 @@
 //! are crucial. How the changes are found is in [`timeline`](weir_insights::timeline).
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use chrono_tz::Tz;
-use hyper::StatusCode;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::Long;
+use crate::operation::{Context, Operation};
 use crate::request::Request;
-use crate::response::{Problem, Response};
+use crate::response::Problem;
 use crate::routes::definition_parameters::boolean;
 use crate::routes::{persons, query};
-use weir_app::App;
+use weir_api::persons as api;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
@@ -35,18 +34,27 @@ use weir_metadata::accounts::Project;
 /// Deepest nesting of groups of filters.
 const DEPTH_MAX: usize = 20;
 
-/// The response; the names are PostHog's.
-#[derive(Debug, Serialize)]
-struct TimelineBody {
-    points: Vec<Point>,
-    crucial_property_keys: BTreeSet<String>,
-    effective_date_from: String,
-    effective_date_to: String,
+input! {
+    /// The timeline of one person.
+    pub struct Retrieve {
+        path id: String,
+        query filters: Filters,
+    }
 }
 
-pub(crate) const TIMELINE: Description =
-    Description::ok::<by_hand::Timeline>("When properties of a person changed")
-        .query(&[
+/// The relevant parts of an insight's filter.
+#[derive(Debug)]
+pub struct Filters {
+    timeline: Timeline,
+    from: Option<String>,
+    to: Option<String>,
+    interval: Option<String>,
+    is_explicit: bool,
+}
+
+impl InQuery for Filters {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.extend([
             Parameter::text("events").about("A JSON list of series"),
             Parameter::text("properties").about("A JSON list of property filters"),
             Parameter::text("breakdown").about("A name, or a JSON list"),
@@ -60,30 +68,52 @@ pub(crate) const TIMELINE: Description =
             Parameter::text("date_to"),
             Parameter::text("interval").about("minute, hour, day, week or month"),
             Parameter::boolean("explicit_date").about("Whether dates are not to be rounded"),
-        ])
-        .or(&[INVALID]);
+        ]);
+    }
 
-/// The timeline of one person.
-pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = &call.asker.project;
-    let (person, _) = persons::find_one(app, project.id, call.id()).await?;
-    let timeline = timeline_of(&call.request)?;
-    let range = range(&call.request, project, app.node.clock.now())?;
-    let points = timeline.points(&app.engine, project.id, &person, &range).await;
-    let points = points.map_err(|error| match error {
-        TimelineError::Query(error) => query::problem(error),
-        TimelineError::TooManyGroups => {
-            refused("aggregation_group_type_index", "invalid_input", error.to_string())
-        }
-        TimelineError::Json(error) => Problem::of(Kind::Internal, &error),
-    })?;
-    let body = TimelineBody {
-        points,
-        crucial_property_keys: timeline.keys,
-        effective_date_from: range.written(range.from),
-        effective_date_to: range.written(range.to),
-    };
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        let text =
+            |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
+        Ok(Self {
+            timeline: timeline_of(request)?,
+            from: text("date_from"),
+            to: text("date_to"),
+            interval: text("interval"),
+            is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
+        })
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = Long<api::Timeline>;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, project) = (&cx.app, &cx.who.project);
+        let (person, _) = persons::find_one(app, project.id, &self.id).await?;
+        let range = self.filters.range(project, app.node.clock.now())?;
+        let timeline = self.filters.timeline;
+        let points = timeline.points(&app.engine, project.id, &person, &range).await;
+        let points = points.map_err(|error| match error {
+            TimelineError::Query(error) => query::problem(error),
+            TimelineError::TooManyGroups => {
+                refused("aggregation_group_type_index", "invalid_input", error.to_string())
+            }
+            TimelineError::Json(error) => Problem::of(Kind::Internal, &error),
+        })?;
+        let point = |own: Point| api::Point {
+            timestamp: own.timestamp,
+            properties: own.properties,
+            relevant_event_count: own.relevant_event_count,
+        };
+        Ok(Long(api::Timeline {
+            points: points.into_iter().map(point).collect(),
+            crucial_property_keys: timeline.keys.into_iter().collect(),
+            effective_date_from: range.written(range.from),
+            effective_date_to: range.written(range.to),
+        }))
+    }
 }
 
 /// Parses the relevant parts of an insight's filter.
@@ -169,24 +199,25 @@ fn note_keys(
     }
 }
 
-fn range(request: &Request, project: &Project, now: UnixMicros) -> Result<DateRange, Problem> {
-    let zone = project.timezone.parse::<Tz>();
-    let zone = zone.map_err(|error| Problem::of(Kind::Internal, &error))?;
-    let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
-    let [from, to, interval] = ["date_from", "date_to", "interval"].map(text);
-    let parameters = Parameters {
-        from: from.as_deref(),
-        to: to.as_deref(),
-        interval: interval.as_deref(),
-        is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
-        is_one_interval: true,
-        is_monday_first: project.week_start_day == 1,
-    };
-    let wrong = |name| refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
-    let range = parameters.range(zone, now).map_err(wrong)?;
-    match range.reversed() {
-        None => Ok(range),
-        Some(detail) => Err(refused("date_from", "invalid_input", detail)),
+impl Filters {
+    fn range(&self, project: &Project, now: UnixMicros) -> Result<DateRange, Problem> {
+        let zone = project.timezone.parse::<Tz>();
+        let zone = zone.map_err(|error| Problem::of(Kind::Internal, &error))?;
+        let parameters = Parameters {
+            from: self.from.as_deref(),
+            to: self.to.as_deref(),
+            interval: self.interval.as_deref(),
+            is_explicit: self.is_explicit,
+            is_one_interval: true,
+            is_monday_first: project.week_start_day == 1,
+        };
+        let wrong =
+            |name| refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
+        let range = parameters.range(zone, now).map_err(wrong)?;
+        match range.reversed() {
+            None => Ok(range),
+            Some(detail) => Err(refused("date_from", "invalid_input", detail)),
+        }
     }
 }
 

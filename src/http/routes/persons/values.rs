@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 
-use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::csv;
-use crate::openapi::{Description, Parameter};
-use crate::response::{Problem, Response};
+use crate::operation::input::input;
+use crate::operation::output::Long;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
 use crate::routes::query;
-use weir_app::App;
+use weir_api::groups::Count;
 
 /// Most persons that are read, newest first (PostHog's figure).
 const PERSONS_MAX: usize = 100_000;
@@ -24,31 +21,30 @@ const VALUES_MAX: usize = 50_000;
 /// Most values in a response (PostHog's figure).
 const TOLD_MAX: usize = 20;
 
-/// One value.
-#[derive(Debug, PartialEq, Eq, JsonSchema, Serialize)]
-#[schemars(rename = "Count")]
-pub(in crate::routes) struct ValueBody {
-    pub(in crate::routes) name: String,
-    pub(in crate::routes) count: usize,
+input! {
+    /// The most frequent values of the property `key`; with `value`, only those that contain it.
+    pub struct Values {
+        query key: Option<String>,
+        /// Part of the values
+        query value: Option<String>,
+    }
 }
 
-pub(crate) const VALUES: Description =
-    Description::ok::<Vec<ValueBody>>("Values of a property of persons")
-        .query(&[Parameter::text("key"), Parameter::text("value").about("Part of the values")]);
+impl Operation for Values {
+    type Who = Principal;
+    type Out = Long<Vec<Count>>;
+    const SCOPE: &'static str = "person:read";
 
-/// The most frequent values of the property `key`; with `value`, only those that contain it.
-pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let query = |name: &str| call.request.query(name).unwrap_or_default().into_owned();
-    let (key, part) = (query("key"), query("value"));
-    if key.is_empty() || key.starts_with("$virt") {
-        let none: [ValueBody; 0] = [];
-        return Ok(csv::render(StatusCode::OK, call.rendering, &none));
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (key, part) = (self.key.unwrap_or_default(), self.value.unwrap_or_default());
+        if key.is_empty() || key.starts_with("$virt") {
+            return Ok(Long(Vec::new()));
+        }
+        let (engine, tally) = (&cx.app.engine, Tally::new(&part));
+        let project = cx.who.project.id;
+        let counted = engine.person_values(project, key, PERSONS_MAX, tally, Tally::count);
+        Ok(Long(counted.await.map_err(query::problem)?.told()))
     }
-    let tally = Tally::new(&part);
-    let counted = app.engine.person_values(project, key, PERSONS_MAX, tally, Tally::count);
-    let told = counted.await.map_err(query::problem)?.told();
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, told).await
 }
 
 /// Values and their counts.
@@ -83,8 +79,8 @@ impl Tally {
     }
 
     /// The most frequent values; equal counts are ordered by name.
-    pub(in crate::routes) fn told(self) -> Vec<ValueBody> {
-        let values = self.counts.into_iter().map(|(name, count)| ValueBody { name, count });
+    pub(in crate::routes) fn told(self) -> Vec<Count> {
+        let values = self.counts.into_iter().map(|(name, count)| Count { name, count });
         let mut values: Vec<_> = values.collect();
         values.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         values.truncate(TOLD_MAX);
@@ -96,7 +92,7 @@ impl Tally {
 mod tests {
     use serde_json::json;
 
-    use super::{Tally, ValueBody};
+    use super::{Count, Tally};
 
     /// PostHog's `convert_property_value`: booleans in lower case, containers as JSON.
     #[test]
@@ -115,7 +111,7 @@ mod tests {
         }
         let told = [("b", 2), ("1.5", 1), ("true", 1), ("{\"a\":[2],\"z\":1}", 1)];
         let told: Vec<_> =
-            told.into_iter().map(|(name, count)| ValueBody { name: name.into(), count }).collect();
+            told.into_iter().map(|(name, count)| Count { name: name.into(), count }).collect();
         assert_eq!(tally.told(), told);
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fields::refused;
 use crate::response::Problem;
-use crate::routes::persons::body::PersonBody;
+use crate::routes::persons::body::listed;
 use crate::routes::query;
 use crate::routes::query::insight::{invalid, problem, settings, unwrapped};
 use weir_app::App;
@@ -345,7 +345,7 @@ fn actor(view: &View, project: &Project, who: &Who) -> Result<Value, IdentityErr
             let body = match view.person_by_uuid(project.id, *id)? {
                 Some(person) => {
                     let ids = view.first_ids(project.id, person.number, IDS_MAX)?;
-                    serde_json::to_value(PersonBody::listed(project, person, ids)).ok()
+                    serde_json::to_value(listed(project, person, ids)).ok()
                 }
                 None => None,
             };
