@@ -1,11 +1,12 @@
 //! Who is behind a mark of a chart: as a page, as a file, and as a cohort that is made of them.
 
-use hyper::Method;
 use maud::html;
 use serde_json::json;
 
 use crate::beside::beside;
 use crate::response::Problem;
+use crate::routes::cohorts;
+use crate::routes::cohorts::{Change, CohortWrite, Description, Whole};
 use crate::routes::pages::files;
 use crate::routes::pages::insights::{next, section, with_usual};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
@@ -15,7 +16,7 @@ use weir_insights::node::Node;
 use weir_web::insight::persons::{Persons, list};
 use weir_web::insight::saved as shown;
 use weir_web::parts;
-use weir_web::parts::{FILES, failed, integer, text};
+use weir_web::parts::{FILES, failed, text};
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::parameters::Parameters;
 use weir_web::state::point::Point;
@@ -123,10 +124,16 @@ pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Pro
     let of =
         parts::clipped(&format!("{}: {}", question.kind().title(), point.text(&question)), 400);
     let name = Some(sent.get("name")).filter(|name| !name.trim().is_empty()).unwrap_or(&of);
-    let body = json!({
-        "name": name, "description": of, "is_static": true, "_create_static_person_ids": persons,
-    });
-    let made = asking.send(Method::POST, "cohorts/", &body).await?;
-    let own = format!("cohorts/{}", integer(&made, "id").unwrap_or_default());
+    let fields = CohortWrite {
+        name: Some(name.trim().to_owned()),
+        description: Some(Description(of.clone())),
+        is_static: Some(true),
+        ..CohortWrite::default()
+    };
+    let uuids: Vec<&str> = persons.iter().map(String::as_str).collect();
+    let fields = fields.with_persons(cohorts::Persons::of(&uuids, &[])?);
+    let cohort = Whole(Change { fields, csv: None });
+    let made = asking.perform(cohorts::Create { cohort }).await?.0;
+    let own = format!("cohorts/{}", made.id);
     Ok(Sent::Other(see_other(&parts::page(asking.project(), &own))?))
 }
