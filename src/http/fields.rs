@@ -155,7 +155,12 @@ impl Fields {
         if self.values.contains_key(name) {
             return Ok(());
         }
-        Err(refused(name, "required", "This field is required."))
+        Err(Self::missing(name))
+    }
+
+    /// The error for a field that a body lacks.
+    pub(super) fn missing(name: &'static str) -> Problem {
+        refused(name, "required", "This field is required.")
     }
 
     /// A field of any type, which stays in the body.

@@ -179,6 +179,35 @@ impl<T: Creates> InBody for New<T> {
     }
 }
 
+/// A body that replaces what there is: it needs what a new thing needs, once that is found.
+#[derive(Debug)]
+pub struct Whole<T> {
+    body: T,
+    missing: Option<&'static str>,
+}
+
+impl<T> Whole<T> {
+    /// The body.
+    ///
+    /// # Errors
+    ///
+    /// 400 if a field is missing.
+    pub fn complete(self) -> Result<T, Problem> {
+        self.missing.map_or(Ok(self.body), |name| Err(Fields::missing(name)))
+    }
+}
+
+impl<T: Creates> InBody for Whole<T> {
+    fn describe(shape: &mut Shape) {
+        New::<T>::describe(shape);
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        let missing = T::NEEDS.iter().copied().find(|name| fields.peek(name).is_none());
+        Ok(Self { body: T::take(fields)?, missing })
+    }
+}
+
 /// Parts of paths, for [`input!`].
 pub mod path {
     use super::{InPath, Parts, Reading};

@@ -1,6 +1,8 @@
 //! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what
 //! a stage does to the flag of a feature; SDKs receive a [`Summary`].
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -9,7 +11,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, New, input};
+use crate::operation::input::{Creates, New, Whole, input};
 use crate::operation::output::{Created, Done, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
@@ -118,10 +120,7 @@ impl Operation for Retrieve {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let snapshot = cx.snapshot();
-        let mut features = snapshot.features(cx.who.project.id).iter();
-        let found = features.find(|feature| feature.id == self.id);
-        let found = found.ok_or_else(|| Problem::not_found("Not found."))?;
-        Ok(feature(found, &snapshot, &cx.who))
+        Ok(feature(find(&snapshot, cx, self.id)?, &snapshot, &cx.who))
     }
 }
 
@@ -153,7 +152,7 @@ input! {
     /// The same with the fields that a new one needs.
     pub struct Replace {
         path id: Uuid,
-        body feature: New<EarlyAccessFeatureWrite>,
+        body feature: Whole<EarlyAccessFeatureWrite>,
     }
 }
 
@@ -163,7 +162,8 @@ impl Operation for Replace {
     const SCOPE: &'static str = "early_access_feature:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        Update { id: self.id, change: self.feature.0 }.perform(cx).await
+        find(&cx.snapshot(), cx, self.id)?;
+        Update { id: self.id, change: self.feature.complete()? }.perform(cx).await
     }
 }
 
@@ -186,6 +186,16 @@ impl Operation for Delete {
         cx.write("delete-feature", write).await?;
         Ok(Done)
     }
+}
+
+fn find<'s>(
+    snapshot: &'s Snapshot,
+    cx: &Context<Principal>,
+    id: Uuid,
+) -> Result<&'s EarlyAccessFeature, Problem> {
+    let mut features = snapshot.features(cx.who.project.id).iter();
+    let found = features.find(|feature| feature.id == id);
+    found.map(Arc::as_ref).ok_or_else(|| Problem::not_found("Not found."))
 }
 
 fn editor(cx: &Context<Principal>) -> FeatureEditor {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, New, input};
+use crate::operation::input::{Creates, New, Whole, input};
 use crate::operation::output::{Created, Done, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
@@ -172,7 +172,7 @@ input! {
     /// The same with the fields that a new one needs.
     pub struct Replace {
         path id: i64,
-        body change: New<ScheduledChangeWrite>,
+        body change: Whole<ScheduledChangeWrite>,
     }
 }
 
@@ -182,7 +182,8 @@ impl Operation for Replace {
     const SCOPE: &'static str = "feature_flag:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        Update { id: self.id, change: self.change.0 }.perform(cx).await
+        find(cx, self.id).await?;
+        Update { id: self.id, change: self.change.complete()? }.perform(cx).await
     }
 }
 
