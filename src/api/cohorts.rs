@@ -64,3 +64,10 @@ pub struct Member {
     /// Whether the person was identified.
     pub is_identified: bool,
 }
+
+/// The cohort of those for whom a flag is on.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct CohortOfFlag {
+    /// The cohort.
+    pub cohort: Cohort,
+}

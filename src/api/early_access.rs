@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::accounts::User;
+use crate::flags::MinimalFlag;
 
 /// An early access feature.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
@@ -14,8 +15,7 @@ pub struct Feature {
     #[schemars(extend("format" = "uuid"))]
     pub id: String,
     /// The flag that people enrol in.
-    #[schemars(schema_with = "minimal_flag")]
-    pub feature_flag: Option<Value>,
+    pub feature_flag: Option<MinimalFlag>,
     /// The name.
     pub name: String,
     /// What it does.
@@ -34,10 +34,6 @@ pub struct Feature {
     /// What the caller may do with it.
     #[schemars(extend("enum" = ["editor", "viewer"]))]
     pub user_access_level: String,
-}
-
-fn minimal_flag(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": [{"$ref": "#/components/schemas/MinimalFlag"}, {"type": "null"}]})
 }
 
 fn stage(_: &mut SchemaGenerator) -> Schema {

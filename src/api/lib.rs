@@ -6,6 +6,7 @@ pub mod activity;
 pub mod cohorts;
 pub mod definitions;
 pub mod early_access;
+pub mod flags;
 pub mod groups;
 pub mod keys;
 pub mod persons;

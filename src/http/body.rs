@@ -5,6 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::Fields;
+use crate::openapi::Shape;
+use crate::operation::input::InBody;
 use crate::response::Problem;
 use weir_base::clock::UnixMicros;
 
@@ -45,9 +47,48 @@ fields! {
     UnixMicros, time, {"type": "string", "format": "date-time"};
     Vec<String>, texts, {"type": "array", "items": {"type": "string"}};
     Vec<i64>, ids, {"type": "array", "items": {"type": "integer"}};
+    Value, value, {};
+    Option<bool>, nullable_boolean, {"type": ["boolean", "null"]};
     Option<String>, nullable_text, {"type": ["string", "null"]};
     Option<UnixMicros>, nullable_time, {"type": ["string", "null"], "format": "date-time"};
     Option<i64>, nullable_integer, {"type": ["integer", "null"]};
+}
+
+/// Any JSON; `Some(None)` for null.
+impl Field for Option<Option<Value>> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.nullable_value(name))
+    }
+
+    fn schema() -> Value {
+        json!({})
+    }
+}
+
+/// A field, or a body, whose error is told later: what is wrong about the object that the request is about comes first.
+#[derive(Debug)]
+pub struct Later<T>(pub(super) Result<T, Problem>);
+
+impl<T: InBody> InBody for Later<T> {
+    fn describe(shape: &mut Shape) {
+        T::describe(shape);
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        Ok(Self(T::take(fields)))
+    }
+}
+
+impl<T: Field> Field for Later<T> {
+    const IS_REQUIRED: bool = T::IS_REQUIRED;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(T::take(fields, name)))
+    }
+
+    fn schema() -> Value {
+        T::schema()
+    }
 }
 
 /// A text with its white space, such as a password.

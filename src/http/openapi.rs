@@ -184,11 +184,6 @@ impl Description {
         Self { paging: Paging::Offset, ..page }
     }
 
-    /// Answers 200 with the whole of a list of `T`.
-    pub(super) const fn list<T: JsonSchema>(summary: &'static str) -> Self {
-        Self { paging: Paging::Whole, ..Self::ok::<Vec<T>>(summary) }
-    }
-
     /// Answers 200 with a page of the log of changes, by `limit` and `page`.
     pub(super) const fn activity(summary: &'static str) -> Self {
         let page = Self::ok::<weir_api::activity::Page>(summary).says("A page of what was changed");

@@ -247,6 +247,18 @@ pub struct Problem {
     attr: Attr,
     header: Option<(HeaderName, HeaderValue)>,
     cause: Option<Box<str>>,
+    form: Form,
+}
+
+/// How the body of the response to a [`Problem`] is written.
+#[derive(Debug)]
+enum Form {
+    /// As an [`Envelope`].
+    Envelope,
+    /// As this JSON.
+    Own(Value),
+    /// There is no body.
+    Empty,
 }
 
 /// The field `attr` of a [`Problem`].
@@ -287,6 +299,7 @@ impl Problem {
             attr: Attr::Null,
             header: retry.then_some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
             cause: None,
+            form: Form::Envelope,
         }
     }
 
@@ -339,6 +352,12 @@ impl Problem {
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
         self.cause = Some(chain(error).into_boxed_str());
         self
+    }
+
+    /// The same with another body of the response, or with none: some endpoints have errors of their own form.
+    #[must_use]
+    pub fn with_body(self, body: Option<Value>) -> Self {
+        Self { form: body.map_or(Form::Empty, Form::Own), ..self }
     }
 
     /// The project of the events cannot be determined (the API specification, Errors).
@@ -503,7 +522,11 @@ impl From<Problem> for Response {
         // The envelope contains only text, so this cannot fail; if it did, an empty body would
         // still have the status.
         let body = serde_json::to_vec(&envelope).unwrap_or_default();
-        let mut response = Self::json_bytes(problem.status, body);
+        let mut response = match &problem.form {
+            Form::Envelope => Self::json_bytes(problem.status, body),
+            Form::Own(body) => Self::json(problem.status, body),
+            Form::Empty => Self::empty(problem.status),
+        };
         response.headers.extend(problem.header);
         response.cause = problem.cause;
         response.code = problem.code;

@@ -38,12 +38,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action ActionWrite Annotation AnnotationWrite Audience AudienceQuestion
-    BulkDelete BulkDeleted BulkTagged BulkTags CorrelationAnswer Dashboard
-    DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody
-    DashboardsRunInsightsRetrieveAnswer
-    EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
-    FeatureFlagsBulkKeysCreateBody FeatureFlagsMatchingIdsRetrieveAnswer
-    FeatureFlagsRollOutToEveryoneCreateBody FeatureFlagsSetReleaseConditionRolloutCreateBody
-    Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied FunnelAnswer Insight InsightInList InsightWrite MinimalFlag MyFlag PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer RoleAccess Success TestEvaluation TestedEvaluation TrendAnswer
+    Action ActionWrite Annotation AnnotationWrite CorrelationAnswer Dashboard DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightInList InsightWrite PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer TrendAnswer
 }

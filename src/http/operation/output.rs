@@ -1,4 +1,5 @@
-//! What operations give, and how it is answered: a value as JSON with 200, [`Created`], [`Done`], [`Listed`], [`Paged`].
+//! What operations give, and how it is answered: a value as JSON with 200, [`Long`], [`Created`], [`Done`], [`Listed`],
+//! [`Paged`], [`Whole`]; [`Never`].
 //! Each says its own schema.
 
 use std::future::Future;
@@ -11,7 +12,7 @@ use crate::beside::beside;
 use crate::budget::{Counted, Memory};
 use crate::call::Rendering;
 use crate::csv;
-use crate::openapi::{Shape, Success};
+use crate::openapi::{Paging, Shape, Success};
 use crate::page::{Envelope, Page};
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -129,6 +130,47 @@ impl Output for Done {
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
         Ok(Response::empty(StatusCode::NO_CONTENT))
+    }
+}
+
+/// Nothing: the operation is always refused.
+#[derive(Debug)]
+pub enum Never {}
+
+impl Output for Never {
+    fn describe(_: &mut Shape) {}
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        match self {}
+    }
+}
+
+/// A long answer; written beside the threads of sockets.
+#[derive(Debug)]
+pub struct Long<T>(pub T);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Long<T> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<T>("200", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
+    }
+}
+
+/// All items of a list; written beside the threads of sockets.
+#[derive(Debug)]
+pub struct Whole<T>(pub Vec<T>);
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Whole<T> {
+    fn describe(shape: &mut Shape) {
+        shape.paging = Paging::Whole;
+        shape.success = success::<Vec<T>>("200", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
     }
 }
 

@@ -10,8 +10,6 @@ mod upload;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hyper::StatusCode;
-use hyper::header::{ALLOW, HeaderValue};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -22,18 +20,18 @@ use crate::fields::refused;
 use crate::openapi::by_hand::AnyObject;
 use crate::openapi::{Parameter, Shape};
 use crate::operation::input::{InQuery, Search, input};
-use crate::operation::output::{Created, Output, PageRows, Paged, Reply};
+use crate::operation::output::{Created, Never, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
-use crate::response::{Problem, Response};
+use crate::response::Problem;
 use crate::routes::activity::{Entries, Place};
 use crate::routes::cohorts::body::member;
 pub(in crate::routes) use crate::routes::cohorts::body::{
     Change, CohortWrite, Description, Persons, Rule, Whole, shown,
 };
 use crate::routes::store::problem;
-use crate::routes::{activity, query, store};
+use crate::routes::{activity, feature_flags, query, store};
 use crate::rows::{Added, LONG_PAGE_MAX_BYTES, PAGE_MAX_BYTES};
 use weir_api::cohorts as api;
 use weir_app::App;
@@ -254,28 +252,13 @@ input! {
     pub struct Delete {}
 }
 
-/// Answered with 405 and no content, as for flags.
-#[derive(Debug)]
-pub struct Undeletable;
-
-/// The methods that a cohort has.
-const METHODS: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
-
-impl Output for Undeletable {
-    fn describe(_: &mut Shape) {}
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(Response::empty(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, METHODS))
-    }
-}
-
 impl Operation for Delete {
     type Who = Principal;
-    type Out = Undeletable;
+    type Out = Never;
     const SCOPE: &'static str = "cohort:write";
 
-    async fn perform(self, _: &Context<Principal>) -> Result<Self::Out, Problem> {
-        Ok(Undeletable)
+    async fn perform(self, _: &Context<Principal>) -> Result<Never, Problem> {
+        Err(feature_flags::delete_refused())
     }
 }
 

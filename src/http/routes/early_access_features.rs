@@ -16,7 +16,7 @@ use crate::operation::output::{Created, Done, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
-use crate::routes::feature_flags;
+use crate::routes::feature_flags::body::minimal;
 use crate::routes::user_body::user;
 use crate::rows::{Added, PAGE_MAX_BYTES};
 use weir_api::early_access as api;
@@ -281,7 +281,7 @@ fn feature(own: &EarlyAccessFeature, snapshot: &Snapshot, who: &Principal) -> ap
     let may_edit = auth::grants(&who.key, "early_access_feature:write");
     api::Feature {
         id: own.id.to_string(),
-        feature_flag: flag.map(|flag| feature_flags::minimal(flag)),
+        feature_flag: flag.map(|flag| minimal(flag)),
         name: own.name.clone(),
         description: own.description.clone(),
         stage: own.stage.name().to_owned(),

@@ -142,18 +142,6 @@ input! {
     pub struct Create {}
 }
 
-/// An answer that is never given.
-#[derive(Debug)]
-pub enum Never {}
-
-impl Output for Never {
-    fn describe(_: &mut Shape) {}
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        match self {}
-    }
-}
-
 impl Operation for Create {
     type Who = Principal;
     type Out = Never;

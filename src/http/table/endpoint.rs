@@ -181,6 +181,28 @@ impl Endpoint {
         }
     }
 
+    /// The same with another description of the answer.
+    pub(super) const fn says(self, says: &'static str) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { says: Some(says), ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same with another beginning of its ids.
+    pub(super) const fn named(self, name: &'static str) -> Self {
+        match self.description {
+            Described::Operation(words, shape) => {
+                let words = Words { name: Some(name), ..words };
+                Self { description: Described::Operation(words, shape), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// What the description says of it, unless that is written by hand.
     pub(crate) fn described(&self) -> Option<(Words, Shape)> {
         match self.description {

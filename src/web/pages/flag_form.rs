@@ -12,6 +12,7 @@ use crate::sentences::condition_of;
 use crate::state::flag::{
     Condition, Draft, FILTERS_MAX, Filter, OWNERS, PARTS_MAX, Variant, operators, takes_several,
 };
+use weir_api::flags::TestedEvaluation;
 
 /// Longest keys, names and values, in characters.
 const KEY_MAX_CHARS: usize = 400;
@@ -35,8 +36,8 @@ pub struct Known {
     pub reach: Vec<Result<(i64, i64), String>>,
     /// The distinct id that it was tried with.
     pub tried: String,
-    /// What that would get, as the API tells it; `Err` says why it is not known.
-    pub trial: Option<Result<Value, String>>,
+    /// What that would get; `Err` says why it is not known.
+    pub trial: Option<Result<TestedEvaluation, String>>,
 }
 
 /// The form; `address` takes it, `back` leads away from it.

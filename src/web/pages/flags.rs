@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::parts;
 use crate::parts::{clipped, integer, is_true, items, page, text};
 use crate::sentences::{conditions_of, percent, sentence};
+use weir_api::activity::Entry;
+use weir_api::flags::{Flag, FlagValue, PropertyTrace, TestedEvaluation};
+use weir_event::json as reader;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -30,7 +33,7 @@ pub fn none((project, server): (i64, &str), is_limited: bool) -> Markup {
 pub fn list(
     project: i64,
     zone: Tz,
-    flags: &[Value],
+    flags: &[Flag],
     calls: Option<&HashMap<String, i64>>,
 ) -> Markup {
     html! {
@@ -45,17 +48,19 @@ pub fn list(
                     @for flag in flags {
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("feature_flags/{}", integer(flag, "id").unwrap_or_default()))) { (clipped(text(flag, "key"), NAME_MAX_CHARS)) }
-                                @if !text(flag, "name").is_empty() { div class="quiet" { (clipped(text(flag, "name"), 300)) } }
+                                a href=(page(project, &format!("feature_flags/{}", flag.id))) { (clipped(&flag.key, NAME_MAX_CHARS)) }
+                                @if !flag.name.is_empty() { div class="quiet" { (clipped(&flag.name, 300)) } }
                             }
                             td { (state(flag)) }
                             td { (rollout(flag)) }
                             @if let Some(calls) = calls {
-                                td class="number" { (parts::number(calls.get(text(flag, "key")).copied().unwrap_or(0))) }
+                                td class="number" { (parts::number(calls.get(&flag.key).copied().unwrap_or(0))) }
                             }
                             td class="short" {
-                                @if text(flag, "last_called_at").is_empty() { span class="quiet" { "never" } }
-                                @else { (parts::time(text(flag, "last_called_at"), zone)) }
+                                @match &flag.last_called_at {
+                                    None => span class="quiet" { "never" },
+                                    Some(called) => (parts::time(called, zone)),
+                                }
                             }
                         }
                     }
@@ -66,18 +71,17 @@ pub fn list(
 }
 
 /// Whether a flag is on, as a badge.
-pub fn state(flag: &Value) -> Markup {
+pub fn state(flag: &Flag) -> Markup {
     html! {
-        @if is_true(flag, "archived") { span class="badge" { "Archived" } }
-        @else if is_true(flag, "active") { span class="badge good" { "On" } }
+        @if flag.archived { span class="badge" { "Archived" } }
+        @else if flag.active { span class="badge good" { "On" } }
         @else { span class="badge" { "Off" } }
-        @if text(flag, "status") == "STALE" { " " span class="badge warn" { "Stale" } }
+        @if flag.status == "stale" { " " span class="badge warn" { "Stale" } }
     }
 }
 
-fn rollout(flag: &Value) -> String {
-    let groups = flag.get("filters").map(|filters| items(filters, "groups")).unwrap_or_default();
-    match groups {
+fn rollout(flag: &Flag) -> String {
+    match items(&flag.filters, "groups") {
         [] => "Nobody".to_owned(),
         [one] => percent(one),
         more => format!("{} conditions", more.len()),
@@ -85,11 +89,8 @@ fn rollout(flag: &Value) -> String {
 }
 
 /// One flag. `can_write` offers to turn it on or off.
-pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
-    let id = integer(flag, "id").unwrap_or_default();
-    let empty = Value::Null;
-    let filters = flag.get("filters").unwrap_or(&empty);
-    let is_on = is_true(flag, "active");
+pub fn one(project: i64, zone: Tz, flag: &Flag, can_write: bool) -> Markup {
+    let (id, is_on) = (flag.id, flag.active);
     html! {
         div class="actions" {
             (state(flag))
@@ -107,15 +108,15 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
         }
         br;
         div class="card" {
-            @if !text(flag, "name").is_empty() { p { (clipped(text(flag, "name"), 2000)) } }
+            @if !flag.name.is_empty() { p { (clipped(&flag.name, 2000)) } }
             h2 { "Release conditions" }
-            (filters_of(filters))
+            (filters_of(&flag.filters))
         }
         div class="card" {
             dl class="facts" {
-                dt { "Created" } dd { (parts::time(text(flag, "created_at"), zone)) }
-                @if !text(flag, "updated_at").is_empty() { dt { "Changed" } dd { (parts::time(text(flag, "updated_at"), zone)) } }
-                dt { "Version" } dd { (integer(flag, "version").unwrap_or_default()) }
+                dt { "Created" } dd { (parts::time(&flag.created_at, zone)) }
+                dt { "Changed" } dd { (parts::time(&flag.updated_at, zone)) }
+                dt { "Version" } dd { (flag.version) }
             }
         }
     }
@@ -147,26 +148,30 @@ pub fn test_form(distinct_id: &str) -> Markup {
 }
 
 /// The trace of an evaluation.
-pub fn trace(answer: &Value) -> Markup {
+pub fn trace(answer: &TestedEvaluation) -> Markup {
+    let value = match &answer.result {
+        FlagValue::Is(is_on) => Value::from(*is_on),
+        FlagValue::Variant(key) => Value::from(key.as_str()),
+    };
     html! {
         section id="result" {
-            p { (parts::flag_value(answer.get("result").unwrap_or(&Value::Null))) " " (text(answer, "reason_description")) }
+            p { (parts::flag_value(&value)) " " (answer.reason_description) }
             ol {
-                @for condition in items(answer, "conditions") {
+                @for condition in &answer.conditions {
                     li {
-                        @if is_true(condition, "matched") { span class="badge good" { "decides" } }
-                        @else if is_true(condition, "rollout_excluded") { span class="badge warn" { "not in the rollout" } }
-                        @else if is_true(condition, "properties_matched") { span class="badge" { "matches" } }
+                        @if condition.matched { span class="badge good" { "decides" } }
+                        @else if condition.rollout_excluded { span class="badge warn" { "not in the rollout" } }
+                        @else if condition.properties_matched { span class="badge" { "matches" } }
                         @else { span class="badge" { "does not match" } }
-                        " " (clipped(text(condition, "explanation"), 1000))
+                        " " (clipped(&condition.explanation, 1000))
                         ul {
-                            @for filter in items(condition, "properties") {
+                            @for filter in &condition.properties {
                                 li {
-                                    @if is_true(filter, "matched") { span class="badge good" { "yes" } } @else { span class="badge bad" { "no" } }
-                                    " " (sentence(filter)) ", it is "
-                                    @match filter.get("actual_value") {
-                                        None | Some(Value::Null) => "not there",
-                                        Some(value) => b { (parts::short(value)) },
+                                    @if filter.matched { span class="badge good" { "yes" } } @else { span class="badge bad" { "no" } }
+                                    " " (compared(filter)) ", it is "
+                                    @match &filter.actual_value {
+                                        Value::Null => "not there",
+                                        value => b { (parts::short(value)) },
                                     }
                                 }
                             }
@@ -178,35 +183,40 @@ pub fn trace(answer: &Value) -> Markup {
     }
 }
 
+/// The filter of a trace as a sentence.
+fn compared(filter: &PropertyTrace) -> Markup {
+    let PropertyTrace { key, operator, value, r#type, .. } = filter;
+    sentence(&json!({"key": key, "operator": operator, "value": value, "type": r#type}))
+}
+
 /// What was changed, by whom, newest first. `flag` is as it is now; with the right to change it, the forms that bring back
 /// what was before a change.
 pub fn activity(
     project: i64,
     zone: Tz,
-    (flag, can_write): (&Value, bool),
-    entries: &[Value],
+    (flag, can_write): (&Flag, bool),
+    entries: &[Entry],
 ) -> Markup {
-    let address =
-        page(project, &format!("feature_flags/{}/revert", integer(flag, "id").unwrap_or_default()));
-    let mut version = integer(flag, "version").unwrap_or_default();
+    let address = page(project, &format!("feature_flags/{}/revert", flag.id));
+    let mut version = flag.version;
     let mut shown = Vec::new();
     for (entry, at) in entries.iter().zip(0_usize..) {
-        let before = is_version(entry).then_some(version - 1).filter(|before| *before >= 1);
-        version -= i64::from(is_version(entry));
-        shown.push((entry, before.filter(|_| can_write), at == 0));
+        let changes = changes(entry);
+        let is_version = is_version(entry, &changes);
+        let before = is_version.then_some(version - 1).filter(|before| *before >= 1);
+        version -= i64::from(is_version);
+        shown.push((entry, changes, before.filter(|_| can_write), at == 0));
     }
     html! {
         h2 id="history" { "History" }
         @if entries.is_empty() { p class="quiet" { "Nothing is recorded." } }
         ul class="plain" {
-            @for (entry, before, is_last) in shown {
-                @let user = entry.get("user").unwrap_or(&Value::Null);
-                @let detail = entry.get("detail").unwrap_or(&Value::Null);
+            @for (entry, changes, before, is_last) in shown {
                 li class="card" {
                     div class="actions" {
                         span class="grow" {
-                            (parts::time(text(entry, "created_at"), zone)) " "
-                            b { (clipped(text(user, "email"), NAME_MAX_CHARS)) } " " (text(entry, "activity").replace('_', " "))
+                            (parts::time(&entry.created_at, zone)) " "
+                            b { (clipped(entry.user.email.as_deref().unwrap_or_default(), NAME_MAX_CHARS)) } " " (entry.activity.replace('_', " "))
                         }
                         @if let Some(before) = before {
                             form method="post" action=(address) data-confirm="Restore the flag to the version before this change?" {
@@ -215,18 +225,24 @@ pub fn activity(
                             }
                         }
                     }
-                    @for change in items(detail, "changes").iter().take(20) { (difference(change)) }
+                    @for change in changes.iter().take(20) { (difference(change)) }
                 }
             }
         }
     }
 }
 
+/// The fields that a change is about, as they are stored.
+fn changes(entry: &Entry) -> Vec<Value> {
+    let stored = entry.detail.changes.as_ref();
+    let read = stored.map(|changes| reader::restore(changes.get().as_bytes()));
+    read.and_then(Result::ok).unwrap_or_default()
+}
+
 /// Whether a change made a version of the flag, as the API counts them.
-fn is_version(entry: &Value) -> bool {
-    let changes = items(entry.get("detail").unwrap_or(&Value::Null), "changes");
+fn is_version(entry: &Entry, changes: &[Value]) -> bool {
     let is_of_flag = |change: &Value| text(change, "field") != "role_access";
-    text(entry, "activity") == "updated" && (changes.is_empty() || changes.iter().any(is_of_flag))
+    entry.activity == "updated" && (changes.is_empty() || changes.iter().any(is_of_flag))
 }
 
 /// What one field was and is. Conditions are sentences.
@@ -287,13 +303,10 @@ fn filters_of(filters: &Value) -> Markup {
 pub fn schedule(
     project: i64,
     zone: Tz,
-    (flag, can_write): (&Value, bool),
+    (flag, can_write): (&Flag, bool),
     changes: &[Value],
 ) -> Markup {
-    let address = page(
-        project,
-        &format!("feature_flags/{}/schedule", integer(flag, "id").unwrap_or_default()),
-    );
+    let address = page(project, &format!("feature_flags/{}/schedule", flag.id));
     html! {
         h2 id="schedule" { "Scheduled changes" }
         @if changes.is_empty() { p class="quiet" { "Nothing is scheduled." } }

@@ -1,5 +1,6 @@
 //! Forms of flags and cohorts send what is stored, if nobody changes anything.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::insight::tests::sent;
@@ -8,6 +9,8 @@ use crate::pages::{cohort_form, flag_form, flags};
 use crate::state::cohort;
 use crate::state::flag::Draft;
 use crate::state::parameters::Parameters;
+use weir_api::activity::{Author, Detail, Entry};
+use weir_api::flags::{ConditionTrace, Flag, FlagValue, PropertyTrace, TestedEvaluation};
 use weir_api::cohorts::Cohort;
 
 const HOSTILE: &str = "\"></textarea><script>alert(1)</script>&amp;";
@@ -21,7 +24,38 @@ fn known() -> Known {
         problem: Some(HOSTILE.to_owned()),
         reach: vec![Ok((1, 2)), Err(HOSTILE.to_owned())],
         tried: HOSTILE.to_owned(),
-        trial: Some(Ok(json!({"result": HOSTILE, "reason_description": HOSTILE}))),
+        trial: Some(Ok(trial())),
+    }
+}
+
+fn trial() -> TestedEvaluation {
+    let property = PropertyTrace {
+        key: HOSTILE.into(),
+        value: HOSTILE.into(),
+        r#type: HOSTILE.to_owned(),
+        actual_value: HOSTILE.into(),
+        ..PropertyTrace::default()
+    };
+    let condition = ConditionTrace {
+        index: 0,
+        properties: vec![property],
+        rollout_percentage: 100.0,
+        variant: Some(HOSTILE.to_owned()),
+        matched: true,
+        properties_matched: true,
+        rollout_excluded: false,
+        explanation: HOSTILE.to_owned(),
+    };
+    TestedEvaluation {
+        condition_index: Some(0),
+        conditions: vec![condition],
+        evaluation_distinct_id: HOSTILE.to_owned(),
+        flag_key: HOSTILE.to_owned(),
+        payload: Value::Null,
+        person_properties: None,
+        reason: "condition_match".to_owned(),
+        reason_description: HOSTILE.to_owned(),
+        result: FlagValue::Variant(HOSTILE.to_owned()),
     }
 }
 
@@ -43,13 +77,18 @@ fn forms_of_flags_send_what_is_stored() {
         {"key": "red", "name": "", "rollout_percentage": 60}]);
     let filters = json!({"groups": groups, "multivariate": {"variants": variants},
         "payloads": {"blue": "{\"a\": 1}"}, "aggregation_group_type_index": null});
-    let flag = json!({"key": "k", "name": HOSTILE, "active": true, "filters": filters});
+    let flag = Flag {
+        key: "k".to_owned(),
+        name: HOSTILE.to_owned(),
+        active: true,
+        filters: filters.clone(),
+        ..Flag::default()
+    };
     let shown = flag_form::form("/x", "/y", &Draft::of(&flag), &known());
     assert!(!shown.0.contains("<script"), "{}", shown.0);
     let draft = Draft::take(&mut Parameters::of_form(sent(&shown).as_bytes())).unwrap();
-    let body = draft.body(&filters).unwrap();
-    assert_eq!(body["filters"], filters);
-    assert_eq!((&body["name"], &body["active"]), (&flag["name"], &json!(true)));
+    assert_eq!(draft.filters(&filters).unwrap(), filters);
+    assert_eq!((draft.name.as_str(), draft.is_active), (HOSTILE, true));
 }
 
 #[test]
@@ -86,8 +125,30 @@ fn forms_of_cohorts_send_what_is_stored() {
 #[test]
 fn histories_lead_back_to_versions() {
     let entry = |activity: &str, field: &str, before: Value, after: Value| {
-        json!({"activity": activity, "user": {"email": HOSTILE},
-        "detail": {"changes": [{"field": field, "before": before, "after": after}]}})
+        let changes = json!([{"field": field, "before": before, "after": after}]).to_string();
+        Entry {
+            activity: activity.to_owned(),
+            created_at: String::new(),
+            detail: Detail {
+                changes: Some(RawValue::from_string(changes).unwrap()),
+                id: None,
+                merge: (),
+                name: None,
+                short_id: (),
+                trigger: None,
+                r#type: (),
+            },
+            id: String::new(),
+            item_id: None,
+            scope: "FeatureFlag".to_owned(),
+            user: Author {
+                email: Some(HOSTILE.to_owned()),
+                first_name: HOSTILE.to_owned(),
+                id: None,
+                is_system: None,
+                uuid: None,
+            },
+        }
     };
     let groups = |part: i64| json!({"groups": [{"properties": [], "rollout_percentage": part}]});
     let entries = [
@@ -96,7 +157,7 @@ fn histories_lead_back_to_versions() {
         entry("updated", "name", json!(HOSTILE), json!("b")),
         entry("created", "", json!(null), json!(null)),
     ];
-    let flag = json!({"id": 3, "version": 3});
+    let flag = Flag { id: 3, version: 3, ..Flag::default() };
     let shown = flags::activity(1, chrono_tz::Tz::UTC, (&flag, true), &entries).0;
     let versions: Vec<&str> = shown
         .split("name=\"version\" value=\"")

@@ -6,6 +6,7 @@ use serde_json::{Map, Number, Value, json};
 use crate::parts::plain;
 use crate::state::filters;
 use crate::state::parameters::{Parameters, Wrong};
+use weir_api::flags::Flag;
 use weir_event::json as reader;
 
 /// Most conditions, and most variants, of a form.
@@ -119,11 +120,9 @@ impl Draft {
     }
 
     /// That of a stored flag.
-    pub fn of(flag: &Value) -> Self {
+    pub fn of(flag: &Flag) -> Self {
         let text = |of: &Value, name: &str| of.get(name).map(plain).unwrap_or_default();
-        let is = |name: &str| flag.get(name) == Some(&Value::Bool(true));
-        let empty = Value::Null;
-        let filters = flag.get("filters").unwrap_or(&empty);
+        let (empty, filters) = (Value::Null, &flag.filters);
         let list = |of: &Value, name: &str| {
             of.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
         };
@@ -136,10 +135,10 @@ impl Draft {
             payload: text(payloads, &text(own, "key")),
         };
         Self {
-            key: text(flag, "key"),
-            name: text(flag, "name"),
-            is_active: is("active"),
-            is_continuous: is("ensure_experience_continuity"),
+            key: flag.key.clone(),
+            name: flag.name.clone(),
+            is_active: flag.active,
+            is_continuous: flag.ensure_experience_continuity,
             group: text(filters, "aggregation_group_type_index"),
             conditions: list(filters, "groups").iter().map(Condition::of).collect(),
             variants: variants.iter().map(variant).collect(),
@@ -189,12 +188,12 @@ impl Draft {
         Ok(draft)
     }
 
-    /// What the API takes: the fields of a flag. What is stored of its filters and has no field stays.
+    /// The filters as the API takes them. What is stored of them and has no field stays.
     ///
     /// # Errors
     ///
     /// A text of JSON is none.
-    pub fn body(&self, stored: &Value) -> Result<Value, Wrong> {
+    pub fn filters(&self, stored: &Value) -> Result<Value, Wrong> {
         let mut filters = stored.as_object().cloned().unwrap_or_default();
         let groups = self.conditions.iter().zip(1_usize..).map(|(own, at)| own.node(at));
         filters.insert("groups".to_owned(), groups.collect::<Result<Value, Wrong>>()?);
@@ -224,10 +223,7 @@ impl Draft {
             }
         }
         filters.insert("payloads".to_owned(), Value::Object(payloads));
-        Ok(json!({
-            "key": self.key, "name": self.name, "active": self.is_active,
-            "ensure_experience_continuity": self.is_continuous, "filters": filters,
-        }))
+        Ok(Value::Object(filters))
     }
 }
 
@@ -452,6 +448,7 @@ mod tests {
 
     use super::{Condition, Draft, PARTS_MAX, usual};
     use crate::state::parameters::Parameters;
+    use weir_api::flags::Flag;
 
     #[test]
     fn conditions_say_the_same_after_they_were_fields() {
@@ -510,28 +507,27 @@ mod tests {
                     &c1.p2.of=person&c1.rollout=40&c1.variant=blue&c2.remove=1&variants=3&v1.key=blue&v1.rollout=60\
                     &v1.payload=%7B%7D&v2.key=red&v2.rollout=x&v3.key=";
         let draft = Draft::take(&mut Parameters::of_form(form.as_bytes())).unwrap();
-        let body =
-            draft.body(&json!({"holdout": {"id": 1}, "groups": [1, 2], "payloads": {"old": "1"}}));
+        assert_eq!((draft.key.as_str(), draft.name.as_str()), ("beta", "New"));
+        assert_eq!((draft.is_active, draft.is_continuous), (true, false));
+        let stored = json!({"holdout": {"id": 1}, "groups": [1, 2], "payloads": {"old": "1"}});
         assert_eq!(
-            body.unwrap(),
+            draft.filters(&stored).unwrap(),
             json!({
-                "key": "beta", "name": "New", "active": true, "ensure_experience_continuity": false,
-                "filters": {
-                    "holdout": {"id": 1}, "aggregation_group_type_index": null, "payloads": {"blue": "{}"},
-                    "groups": [{"properties": [{"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}],
-                        "rollout_percentage": 40, "variant": "blue"}],
-                    "multivariate": {"variants": [{"key": "blue", "name": "", "rollout_percentage": 60},
-                        {"key": "red", "name": "", "rollout_percentage": "x"}]},
-                },
+                "holdout": {"id": 1}, "aggregation_group_type_index": null, "payloads": {"blue": "{}"},
+                "groups": [{"properties": [{"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}],
+                    "rollout_percentage": 40, "variant": "blue"}],
+                "multivariate": {"variants": [{"key": "blue", "name": "", "rollout_percentage": 60},
+                    {"key": "red", "name": "", "rollout_percentage": "x"}]},
             })
         );
-        let stored = json!({"key": "a", "active": true, "name": "b", "filters": {
+        let stored = json!({
             "aggregation_group_type_index": 1, "payloads": {"true": "[1]"},
-            "groups": [{"properties": [], "rollout_percentage": 5, "variant": null}]}});
-        let body = Draft::of(&stored).body(&stored["filters"]).unwrap();
-        assert_eq!(body["filters"]["groups"], stored["filters"]["groups"]);
-        assert_eq!(body["filters"]["payloads"], stored["filters"]["payloads"]);
-        assert_eq!(body["filters"]["aggregation_group_type_index"], 1);
+            "groups": [{"properties": [], "rollout_percentage": 5, "variant": null}]});
+        let flag = Flag { key: "a".to_owned(), filters: stored.clone(), ..Flag::default() };
+        let filters = Draft::of(&flag).filters(&stored).unwrap();
+        assert_eq!(filters["groups"], stored["groups"]);
+        assert_eq!(filters["payloads"], stored["payloads"]);
+        assert_eq!(filters["aggregation_group_type_index"], 1);
         let many = format!("conditions={}", PARTS_MAX + 1);
         assert_eq!(
             Draft::take(&mut Parameters::of_form(many.as_bytes())).unwrap_err().name,

@@ -10,20 +10,23 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth;
-use crate::auth::{Asker, Principal};
-use crate::call::Call;
+use crate::auth::Principal;
+use crate::body::{Field, body};
 use crate::fields::Fields;
-use crate::openapi::{Description, REFUSED, by_hand};
-use crate::response::{Problem, Response};
+use crate::operation::input::input;
+use crate::operation::{Context, Member, Operation};
+use crate::response::Problem;
 use crate::routes::feature_flags::across::is_own;
-use crate::routes::feature_flags::body::FlagBody;
+use crate::routes::feature_flags::body::whole;
+use crate::routes::feature_flags::short_error;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::store::problem;
 use crate::routes::{cohorts, store};
+use weir_api::flags as api;
+use weir_api::flags::ByName;
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
@@ -77,72 +80,136 @@ fn same_cohort<'s>(
     snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
 }
 
-pub(crate) const COPY: Description = Description::ok::<by_hand::FlagsCopied>(
-    "Copy a flag to other projects; needs cohort:write besides, if a cohort has to be made",
-)
-.says("What was copied, and what was not")
-.named("feature_flags_copy_flags")
-.body::<by_hand::FlagCopy>()
-.or(&[REFUSED]);
-
-/// `POST /api/organizations/:organization/feature_flags/copy_flags/`: overwrites a flag of the same
-/// key in a target.
-pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    auth::organization(&app.node.metadata.snapshot(), &call.asker.user, call.id())?;
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let mut fields = Fields::read(request).await?;
-    let key = fields.text("feature_flag_key")?.filter(|key| !key.is_empty());
-    let from = fields.nullable_value("from_project").flatten();
-    let from = from.as_ref().and_then(project_id);
-    let targets = fields.nullable_value("target_project_ids").flatten();
-    let is_disabled = fields.boolean("disable_copied_flag")?.unwrap_or_default();
-    let with_schedules = fields.boolean("copy_schedule")?.unwrap_or_default();
-    let targets = targets.as_ref().and_then(Value::as_array).filter(|ids| !ids.is_empty());
-    let (Some(key), Some(from), Some(targets)) = (key, from, targets) else {
-        return Ok(refused("Missing required fields"));
-    };
-    if targets.len() > TARGETS_MAX {
-        return Ok(refused("A flag is copied to at most 50 projects at once."));
+input! {
+    /// Copies a flag to other projects; overwrites a flag of the same key in a target.
+    pub struct Copy {
+        body copy: FlagCopy,
     }
-    let is_source = |flag: &&Arc<StoredFlag>| flag.key == key && is_own(&snapshot, &asker, from);
-    let Some(flag) = snapshot.flags(from).iter().find(is_source) else {
-        return Ok(refused("Feature flag to copy does not exist."));
-    };
-    let schedules = match with_schedules {
-        true => app.node.metadata.pending_changes(flag.id).await.map_err(problem)?,
-        false => Vec::new(),
-    };
-    let cohorts = needed_cohorts(&snapshot, flag, &schedules);
-    let flags = needed_flags(&snapshot, flag, &schedules);
-    let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts, flags };
-    let own_project = |target: &Value| {
-        let id = project_id(target).filter(|id| is_own(&snapshot, &asker, *id))?;
-        snapshot.project(id).cloned()
-    };
-    let mut projects = targets.iter().filter_map(own_project);
-    if projects.any(|project| source.makes_cohorts(&snapshot, project.id)) {
-        auth::require(&asker.key, "cohort:write")?;
-    }
-    let (mut success, mut failed) = (Vec::new(), Vec::new());
-    for target in targets {
-        let copied = match own_project(target) {
-            Some(project) => {
-                let Asker { key, user } = asker.clone();
-                copy_to(app, &Principal { key, user, project }, &source).await?
-            }
-            None => Err("Project not found.".to_owned()),
-        };
-        match copied {
-            Ok(body) => success.push(body),
-            Err(message) => failed.push(json!({"project_id": target, "error_message": message})),
-        }
-    }
-    Ok(Response::json(StatusCode::OK, &json!({"success": success, "failed": failed})))
 }
 
-fn refused(error: &str) -> Response {
-    Response::json(StatusCode::BAD_REQUEST, &json!({"error": error}))
+body! {
+    /// What is copied, and where to.
+    pub struct FlagCopy {
+        /// The key of the flag
+        feature_flag_key: CopiedKey,
+        /// The project of the flag
+        from_project: FromProject,
+        /// The projects that get a copy
+        target_project_ids: Targets,
+        /// Whether copies are off
+        disable_copied_flag: Option<bool>,
+        /// Whether pending scheduled changes are copied too
+        copy_schedule: Option<bool>,
+    }
+}
+
+/// The key of the flag to copy; one that is not there is refused together with other fields.
+#[derive(Debug)]
+pub struct CopiedKey(Option<String>);
+
+impl Field for CopiedKey {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(fields.text(name)?.filter(|key| !key.is_empty())))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string"})
+    }
+}
+
+/// The project with the flag to copy; one that is not there is refused together with other fields.
+#[derive(Debug)]
+pub struct FromProject(Option<ProjectId>);
+
+impl Field for FromProject {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(fields.nullable_value(name).flatten().as_ref().and_then(project_id)))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer"})
+    }
+}
+
+/// The projects to copy to as they are sent; none are refused together with other fields.
+#[derive(Debug)]
+pub struct Targets(Vec<Value>);
+
+impl Field for Targets {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        match fields.nullable_value(name).flatten() {
+            Some(Value::Array(ids)) => Ok(Self(ids)),
+            _ => Ok(Self(Vec::new())),
+        }
+    }
+
+    fn schema() -> Value {
+        let items = json!({"type": "integer"});
+        json!({"type": "array", "items": items, "minItems": 1, "maxItems": TARGETS_MAX})
+    }
+}
+
+impl Operation for Copy {
+    type Who = Member;
+    type Out = api::FlagsCopied;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
+        let (app, who, snapshot) = (&cx.app, &cx.who, cx.snapshot());
+        let FlagCopy { feature_flag_key, from_project, target_project_ids, .. } = &self.copy;
+        let targets = &target_project_ids.0;
+        let (Some(key), Some(from), false) =
+            (&feature_flag_key.0, from_project.0, targets.is_empty())
+        else {
+            return Err(short_error("Missing required fields"));
+        };
+        if targets.len() > TARGETS_MAX {
+            return Err(short_error("A flag is copied to at most 50 projects at once."));
+        }
+        let is_source = |flag: &&Arc<StoredFlag>| flag.key == *key && is_own(&snapshot, who, from);
+        let Some(flag) = snapshot.flags(from).iter().find(is_source) else {
+            return Err(short_error("Feature flag to copy does not exist."));
+        };
+        let schedules = match self.copy.copy_schedule {
+            Some(true) => cx.metadata().pending_changes(flag.id).await.map_err(problem)?,
+            _ => Vec::new(),
+        };
+        let cohorts = needed_cohorts(&snapshot, flag, &schedules);
+        let flags = needed_flags(&snapshot, flag, &schedules);
+        let is_disabled = self.copy.disable_copied_flag.unwrap_or_default();
+        let source = Source { flag: Arc::clone(flag), is_disabled, schedules, cohorts, flags };
+        let own_project = |target: &Value| {
+            let id = project_id(target).filter(|id| is_own(&snapshot, who, *id))?;
+            snapshot.project(id).cloned()
+        };
+        let mut projects = targets.iter().filter_map(own_project);
+        if projects.any(|project| source.makes_cohorts(&snapshot, project.id)) {
+            auth::require(&who.key, "cohort:write")?;
+        }
+        let (mut success, mut failed) = (Vec::new(), Vec::new());
+        for target in targets {
+            let copied = match own_project(target) {
+                Some(project) => {
+                    let Member { key, user, .. } = who.clone();
+                    copy_to(app, &Principal { key, user, project }, &source).await?
+                }
+                None => Err("Project not found.".to_owned()),
+            };
+            match copied {
+                Ok(copy) => success.push(ByName(copy)),
+                Err(error_message) => {
+                    failed.push(api::CopyFailure { error_message, project_id: target.clone() });
+                }
+            }
+        }
+        Ok(api::FlagsCopied { failed, success })
+    }
 }
 
 fn project_id(value: &Value) -> Option<ProjectId> {
@@ -193,12 +260,12 @@ fn needed_flags(
     all.filter(|flag| ids.contains(&flag.id)).cloned().collect()
 }
 
-/// The copy in the project of `asker` as sent to clients, or the reason why there is none.
+/// The copy in the project of `asker`, or the reason why there is none.
 async fn copy_to(
     app: &App,
     asker: &Principal,
     source: &Source,
-) -> Result<Result<Value, String>, Problem> {
+) -> Result<Result<api::CopiedFlag, String>, Problem> {
     let project = asker.project.id;
     // Before anything is created in the target.
     let flags = match same_flags(&app.node.metadata.snapshot(), asker, source) {
@@ -218,16 +285,13 @@ async fn copy_to(
     let snapshot = app.node.metadata.snapshot();
     // The copy exists, even if this fails.
     let calls = Calls::of_flag(app, flag.id).await.unwrap_or_else(|_| Calls::none(app));
-    let body = FlagBody::new(&flag, &snapshot, asker, &calls);
-    let mut body = serde_json::to_value(body).unwrap_or_default();
-    if let Value::Object(body) = &mut body {
-        body.insert("team_id".to_owned(), project.0.into());
-        if let Err(message) = scheduled {
-            let warning = format!("Flag copied but schedules failed: {message}");
-            body.insert("schedule_copy_warning".to_owned(), warning.into());
-        }
-    }
-    Ok(Ok(body))
+    let schedule_copy_warning = scheduled.err();
+    Ok(Ok(api::CopiedFlag {
+        flag: whole(&flag, &snapshot, asker, &calls),
+        team_id: project.0,
+        schedule_copy_warning: schedule_copy_warning
+            .map(|message| format!("Flag copied but schedules failed: {message}")),
+    }))
 }
 
 /// The error of a store, if it helps the caller of the copy; otherwise the request fails.

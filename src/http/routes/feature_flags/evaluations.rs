@@ -1,23 +1,25 @@
 //! Flag evaluation through the management API: reasons, the caller's own flags, the number of
 //! persons that a condition matches.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::{Call, Rendering};
-use crate::csv;
+use crate::body::{Field, body};
 use crate::fields::Fields;
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
+use crate::openapi::{Parameter, Shape};
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::Long;
+use crate::operation::{Context, Operation};
 use crate::request::Request;
-use crate::response::{Problem, Response};
-use crate::routes::feature_flags::minimal;
+use crate::response::Problem;
+use crate::routes::feature_flags::body::minimal;
 use crate::routes::query;
+use weir_api::flags as api;
+use weir_api::flags::FlagValue;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_evaluation::EvaluationRequest;
@@ -32,7 +34,6 @@ use weir_flags::set::{Answer, Selection};
 use weir_flags::subject::{GroupTypes, Subject};
 use weir_flags::verdict::Verdict;
 use weir_insights::audience;
-use weir_insights::audience::Audience;
 use weir_metadata::snapshot::Snapshot;
 
 /// Parameters of an evaluation for one distinct id, without properties in the request.
@@ -42,13 +43,6 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Parses the query; `groups` is a JSON object.
-    fn of(request: &Request) -> Self {
-        let groups = request.query("groups");
-        let groups = groups.and_then(|groups| json::read(groups.as_bytes()).ok());
-        Self::about(groups.unwrap_or_default())
-    }
-
     /// For these groups.
     pub(super) fn about(groups: Map<String, Value>) -> Self {
         Self { groups, empty: Map::new() }
@@ -94,97 +88,136 @@ async fn answers<T: Default + Send + 'static>(
     Ok(evaluation.await?)
 }
 
-pub(crate) const EVALUATION_REASONS: Description =
-    Description::ok::<by_hand::EvaluationReasons>("Why flags are what they are for a distinct id")
-        .query(&[
-            Parameter::text("distinct_id").required(),
-            Parameter::shared("groups"),
-            Parameter::text("flag_keys").about("A list with commas"),
-        ])
-        .or(&[INVALID]);
+/// For whom flags are evaluated.
+#[derive(Debug)]
+pub struct DistinctId(String);
 
-/// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
-pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let distinct_id = request.query("distinct_id").filter(|id| !id.is_empty());
-    let Some(distinct_id) = distinct_id else {
-        let detail = "distinct_id is required";
-        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
-    };
-    let keys = request.query("flag_keys").filter(|keys| !keys.is_empty()).map(Cow::into_owned);
-    let is_asked = move |key: &str| {
-        keys.as_ref().is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
-    };
-    let project = asker.project.id;
-    let (distinct_id, plain) = (distinct_id.into_owned(), Plain::of(&request));
-    let is_shown = is_asked.clone();
-    let mut reasons = answers(app, &snapshot, project, distinct_id, plain, move |answers| {
-        let asked = answers.iter().filter(|answer| is_shown(answer.key));
-        asked.map(|answer| (answer.key.to_owned(), reason(answer))).collect::<Map<_, _>>()
-    })
-    .await?;
-    for flag in snapshot.flags(project).iter().filter(|flag| !flag.active && is_asked(&flag.key)) {
-        let disabled = json!({"reason": "disabled", "condition_index": null});
-        reasons.insert(flag.key.clone(), json!({"value": false, "evaluation": disabled}));
+impl InQuery for DistinctId {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about).required());
     }
-    csv::answer(&app.node.cpu, StatusCode::OK, Rendering::Json, reasons).await
-}
 
-fn reason(answer: &Answer<'_>) -> Value {
-    match &answer.result {
-        Ok(verdict) => json!({
-            "value": value(verdict),
-            "evaluation": {
-                "reason": verdict.reason.code(),
-                "condition_index": verdict.condition_index,
-                "description": verdict.description(),
-            },
-        }),
-        Err(failure) => json!({
-            "value": false,
-            "evaluation": {
-                "reason": failure.code(),
-                "condition_index": null,
-                "description": failure.description(),
-            },
-        }),
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let distinct_id = request.query(name).filter(|id| !id.is_empty());
+        distinct_id
+            .map(|id| Self(id.into_owned()))
+            .ok_or_else(|| invalid("distinct_id is required"))
     }
 }
 
-pub(super) fn value(verdict: &Verdict<'_>) -> Value {
+/// Keys of groups by their types, as a JSON object; none if it cannot be read.
+#[derive(Debug)]
+pub struct Groups(Map<String, Value>);
+
+impl InQuery for Groups {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::shared(name));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let groups = request.query(name);
+        let groups = groups.and_then(|groups| json::read(groups.as_bytes()).ok());
+        Ok(Self(groups.unwrap_or_default()))
+    }
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Kind::Invalid, "invalid_input", detail.into())
+}
+
+input! {
+    /// Why flags are what they are for a distinct id.
+    pub struct Reasons {
+        query distinct_id: DistinctId,
+        query groups: Groups,
+        /// A list with commas
+        query flag_keys: Option<String>,
+    }
+}
+
+impl Operation for Reasons {
+    type Who = Principal;
+    type Out = Long<api::EvaluationReasons>;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Self { distinct_id: DistinctId(distinct_id), groups: Groups(groups), flag_keys } = self;
+        let (snapshot, project) = (cx.snapshot(), cx.who.project.id);
+        let keys = flag_keys.filter(|keys| !keys.is_empty());
+        let is_asked = move |key: &str| {
+            keys.as_ref().is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
+        };
+        let is_shown = is_asked.clone();
+        let plain = Plain::about(groups);
+        let shown = move |answers: &[Answer<'_>]| {
+            let asked = answers.iter().filter(|answer| is_shown(answer.key));
+            asked.map(|answer| (answer.key.to_owned(), reason(answer))).collect()
+        };
+        let mut reasons: BTreeMap<String, api::ExplainedValue> =
+            answers(&cx.app, &snapshot, project, distinct_id, plain, shown).await?;
+        let flags = snapshot.flags(project).iter();
+        for flag in flags.filter(|flag| !flag.active && is_asked(&flag.key)) {
+            let reason = "disabled".to_owned();
+            let evaluation = api::Evaluation { condition_index: None, description: None, reason };
+            let value = FlagValue::Is(false);
+            reasons.insert(flag.key.clone(), api::ExplainedValue { evaluation, value });
+        }
+        Ok(Long(api::EvaluationReasons(reasons)))
+    }
+}
+
+fn reason(answer: &Answer<'_>) -> api::ExplainedValue {
+    let (condition_index, description, reason, value) = match &answer.result {
+        Ok(verdict) => {
+            let reason = verdict.reason.code();
+            (verdict.condition_index, verdict.description(), reason, value(verdict))
+        }
+        Err(failure) => (None, failure.description(), failure.code(), FlagValue::Is(false)),
+    };
+    let (description, reason) = (Some(description.into_owned()), reason.to_owned());
+    let evaluation = api::Evaluation { condition_index, description, reason };
+    api::ExplainedValue { evaluation, value }
+}
+
+pub(super) fn value(verdict: &Verdict<'_>) -> FlagValue {
     match verdict.variant.filter(|_| verdict.enabled) {
-        Some(variant) => Value::String(variant.to_owned()),
-        None => Value::Bool(verdict.enabled),
+        Some(variant) => FlagValue::Variant(variant.to_owned()),
+        None => FlagValue::Is(verdict.enabled),
     }
 }
 
-pub(crate) const MY_FLAGS: Description =
-    Description::ok::<Vec<by_hand::MyFlag>>("The flags as they are for the asker")
-        .query(&[Parameter::shared("groups")]);
+input! {
+    /// The flags as they are for the caller.
+    pub struct Mine {
+        query groups: Groups,
+    }
+}
 
-/// `GET feature_flags/my_flags/?groups=`: the flags evaluated for the caller.
-pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let project = asker.project.id;
-    let (distinct_id, plain) = (asker.user.distinct_id.clone(), Plain::of(&request));
-    let values = answers(app, &snapshot, project, distinct_id, plain, |answers| {
-        let values = answers.iter().map(|answer| {
-            let verdict = answer.result.as_ref().ok();
-            (answer.id, verdict.map_or(Value::Bool(false), value))
-        });
-        values.collect::<HashMap<_, _>>()
-    })
-    .await?;
-    let told = move || {
-        let flags = snapshot.flags(project).iter().map(|flag| {
-            let value = values.get(&flag.id.0).cloned().unwrap_or(Value::Bool(false));
-            json!({"feature_flag": minimal(flag), "value": value})
-        });
-        Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
-    };
-    beside(&app.node.cpu, told).await
+impl Operation for Mine {
+    type Who = Principal;
+    type Out = Long<Vec<api::MyFlag>>;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, project) = (cx.snapshot(), cx.who.project.id);
+        let (distinct_id, plain) = (cx.who.user.distinct_id.clone(), Plain::about(self.groups.0));
+        let values = answers(&cx.app, &snapshot, project, distinct_id, plain, |answers| {
+            let values = answers.iter().map(|answer| {
+                let verdict = answer.result.as_ref().ok();
+                (answer.id, verdict.map_or(FlagValue::Is(false), value))
+            });
+            values.collect::<HashMap<_, _>>()
+        })
+        .await?;
+        let told = move || {
+            let flags = snapshot.flags(project).iter().map(|flag| {
+                let value = values.get(&flag.id.0).cloned().unwrap_or(FlagValue::Is(false));
+                api::MyFlag { feature_flag: minimal(flag), value }
+            });
+            Ok(Long(flags.collect()))
+        };
+        beside(&cx.app.node.cpu, told).await
+    }
 }
 
 /// Evaluates no flags: conditions on other flags are removed before the count.
@@ -196,55 +229,101 @@ impl Dependencies for NoFlags {
     }
 }
 
-pub(crate) const BLAST_RADIUS: Description =
-    Description::ok::<by_hand::Audience>("How many persons or groups a condition matches")
-        .body::<by_hand::AudienceQuestion>();
-
-/// `POST feature_flags/user_blast_radius/`: the number of persons or groups that match the
-/// properties of a condition. Its rollout and its conditions on other flags are ignored, as in
-/// PostHog.
-pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let snapshot = app.node.metadata.snapshot();
-    let project = asker.project.id;
-    let mut fields = Fields::read(request).await?;
-    let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
-    let Some(Some(Value::Object(condition))) = fields.nullable_value("condition") else {
-        return Err(invalid("Missing condition for which to get blast radius"));
-    };
-    let wrong_group = || invalid("Invalid group type index for feature flag condition.");
-    let index = fields.nullable_value("group_type_index").flatten();
-    let index = group_type(index.as_ref()).map_err(|_| wrong_group())?;
-    let properties = condition.get("properties").and_then(Value::as_array);
-    let properties = properties.map_or(&[][..], Vec::as_slice);
-    let is_wrong = |property: &Value| match index {
-        Some(index) => property.get("group_type_index") != Some(&Value::from(index)),
-        None => property.get("type") == Some(&Value::from("group")),
-    };
-    if properties.iter().any(is_wrong) {
-        return Err(wrong_group());
+input! {
+    /// The number of persons or groups that match the properties of a condition. Its rollout and its conditions on other
+    /// flags are ignored, as in PostHog.
+    pub struct BlastRadius {
+        body question: AudienceQuestion,
     }
-    let is_counted = |property: &&Value| property.get("type") != Some(&Value::from("flag"));
-    let properties: Vec<&Value> = properties.iter().filter(is_counted).collect();
-    let filters = json!({
-        "groups": [{"properties": properties, "rollout_percentage": 100}],
-        "aggregation_group_type_index": index,
-    });
-    let stored = Stored { matching: snapshot.matching(project), ..Stored::new(0, "", &filters) };
-    let condition = Definition::parse(&stored).map_err(|error| invalid(&error.to_string()))?;
-    let audience = match condition.aggregation {
-        Aggregation::Person => count_persons(app, &snapshot, project, condition).await?,
-        Aggregation::Group(index) => {
-            count_groups(app, &snapshot, project, index, condition).await?
+}
+
+body! {
+    /// A condition of a flag.
+    pub struct AudienceQuestion {
+        /// The condition, of which only the properties count
+        condition: AskedCondition,
+        /// The number of the type of groups that it is about; null is persons
+        group_type_index: Option<Option<Value>> = {"type": ["integer", "null"]},
+    }
+}
+
+/// A condition of which only the properties count.
+#[derive(Debug)]
+pub struct AskedCondition(Map<String, Value>);
+
+impl AskedCondition {
+    /// That of a value.
+    ///
+    /// # Errors
+    ///
+    /// 400: it is no object.
+    pub fn of(value: Option<Value>) -> Result<Self, Problem> {
+        match value {
+            Some(Value::Object(condition)) => Ok(Self(condition)),
+            _ => Err(invalid("Missing condition for which to get blast radius")),
         }
-    };
-    let body = json!({
-        "users_affected": audience.matching,
-        "total_users": audience.total,
-        "affected": audience.matching,
-        "total": audience.total,
-    });
-    Ok(Response::json(StatusCode::OK, &body))
+    }
+}
+
+impl Field for AskedCondition {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Self::of(fields.nullable_value(name).flatten())
+    }
+
+    fn schema() -> Value {
+        let properties = json!({
+            "properties": {"type": "array", "items": {"type": "object"}},
+            "rollout_percentage": {"type": ["number", "null"]},
+        });
+        json!({"type": "object", "properties": properties})
+    }
+}
+
+impl Operation for BlastRadius {
+    type Who = Principal;
+    type Out = api::Audience;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (snapshot, project) = (cx.snapshot(), cx.who.project.id);
+        let AudienceQuestion { condition: AskedCondition(condition), group_type_index } =
+            self.question;
+        let wrong_group = || invalid("Invalid group type index for feature flag condition.");
+        let index = group_type(group_type_index.flatten().as_ref()).map_err(|_| wrong_group())?;
+        let properties = condition.get("properties").and_then(Value::as_array);
+        let properties = properties.map_or(&[][..], Vec::as_slice);
+        let is_wrong = |property: &Value| match index {
+            Some(index) => property.get("group_type_index") != Some(&Value::from(index)),
+            None => property.get("type") == Some(&Value::from("group")),
+        };
+        if properties.iter().any(is_wrong) {
+            return Err(wrong_group());
+        }
+        let is_counted = |property: &&Value| property.get("type") != Some(&Value::from("flag"));
+        let properties: Vec<&Value> = properties.iter().filter(is_counted).collect();
+        let filters = json!({
+            "groups": [{"properties": properties, "rollout_percentage": 100}],
+            "aggregation_group_type_index": index,
+        });
+        let stored =
+            Stored { matching: snapshot.matching(project), ..Stored::new(0, "", &filters) };
+        let condition = Definition::parse(&stored).map_err(|error| invalid(error.to_string()))?;
+        let audience = match condition.aggregation {
+            Aggregation::Person => count_persons(&cx.app, &snapshot, project, condition).await?,
+            Aggregation::Group(index) => {
+                count_groups(&cx.app, &snapshot, project, index, condition).await?
+            }
+        };
+        let audience::Audience { matching, total } = audience;
+        Ok(api::Audience {
+            affected: matching,
+            total,
+            total_users: total,
+            users_affected: matching,
+        })
+    }
 }
 
 async fn count_persons(
@@ -252,7 +331,7 @@ async fn count_persons(
     snapshot: &Snapshot,
     project: ProjectId,
     condition: Definition,
-) -> Result<Audience, Problem> {
+) -> Result<audience::Audience, Problem> {
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let now = snapshot.now(project, app.node.clock.now());
     let counted = audience::count_persons(&app.engine, project, move |view, person| {
@@ -271,7 +350,7 @@ async fn count_groups(
     project: ProjectId,
     index: u8,
     condition: Definition,
-) -> Result<Audience, Problem> {
+) -> Result<audience::Audience, Problem> {
     let types = snapshot.group_types(project);
     let name = types.get(usize::from(index)).cloned().unwrap_or_default();
     let now = snapshot.now(project, app.node.clock.now());

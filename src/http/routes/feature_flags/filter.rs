@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::auth::Principal;
 use crate::fields::refused;
+use crate::openapi::{Parameter, Shape};
+use crate::operation::Context;
+use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::query;
-use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_event::pattern::Pattern;
@@ -34,8 +36,45 @@ const NAMES: [&str; 10] = [
     "has_evaluation_contexts",
 ];
 
-/// Names of additional filters of lists.
-const NAMES_OF_LISTS: [&str; 2] = ["key", "eligible_for_experiment"];
+/// The parameters of the query with the filters of lists.
+const PARAMETERS: [Parameter; 12] = [
+    Parameter::one_of("active", &["true", "false", "STALE"]),
+    Parameter::one_of("archived", &["true", "false"]),
+    Parameter::text("created_by_id").about("An id, or a list"),
+    Parameter::shared("search"),
+    Parameter::text("key"),
+    Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
+    Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
+    Parameter::text("tags").about("A JSON list"),
+    Parameter::text("excluded_tags").about("A JSON list"),
+    Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
+    Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
+    Parameter::one_of("eligible_for_experiment", &["true", "false"])
+        .about("Only flags of two variants or more, control first"),
+];
+
+/// The filters of a list as they are sent: values by the names of parameters.
+#[derive(Debug, Default)]
+pub struct Filters(HashMap<&'static str, String>);
+
+impl Filters {
+    /// Those with this in the key or the description; all if it is empty.
+    pub fn searching(text: &str) -> Self {
+        Self(HashMap::from([("search", text.to_owned())]))
+    }
+}
+
+impl InQuery for Filters {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.extend(PARAMETERS);
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        let names = PARAMETERS.iter().map(|parameter| parameter.name);
+        let named = names.filter_map(|name| Some((name, request.query(name)?.into_owned())));
+        Ok(Self(named.collect()))
+    }
+}
 
 /// Prefix of the keys of flags that target surveys; lists omit them.
 const SURVEY_TARGETING: &str = "survey-targeting-";
@@ -62,25 +101,19 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Parses the query.
-    pub(super) async fn of_request(
-        app: &App,
-        asker: &Principal,
-        request: &Request,
+    /// Parses the filters of a query.
+    pub(super) async fn of_query(
+        cx: &Context<Principal>,
+        filters: &Filters,
     ) -> Result<Self, Problem> {
-        let names = NAMES.iter().chain(&NAMES_OF_LISTS);
-        let named = names.filter_map(|name| Some((*name, request.query(name)?)));
-        let named: HashMap<&str, String> =
-            named.map(|(name, value)| (name, value.into_owned())).collect();
-        Self::read(app, asker, &named).await
+        Self::read(cx, &filters.0).await
     }
 
     /// Parses the filters of a bulk deletion; [`unknown_names`] has checked their names. A value
     /// that is unreadable, or that would match all flags, is refused: a list would only show too
     /// much, a deletion would delete it.
     pub(super) async fn of_filters(
-        app: &App,
-        asker: &Principal,
+        cx: &Context<Principal>,
         filters: &Map<String, Value>,
     ) -> Result<Self, Problem> {
         let mut named = HashMap::with_capacity(filters.len());
@@ -91,14 +124,10 @@ impl Wanted {
             };
             named.insert(name.as_str(), text);
         }
-        Self::read(app, asker, &named).await
+        Self::read(cx, &named).await
     }
 
-    async fn read(
-        app: &App,
-        asker: &Principal,
-        named: &HashMap<&str, String>,
-    ) -> Result<Self, Problem> {
+    async fn read(cx: &Context<Principal>, named: &HashMap<&str, String>) -> Result<Self, Problem> {
         let text = |name: &str| named.get(name).filter(|text| !text.is_empty()).cloned();
         let search = text("search").map(|search| search.trim().to_owned()).unwrap_or_default();
         if search.chars().count() > SEARCH_MAX_CHARS {
@@ -115,8 +144,8 @@ impl Wanted {
         let active = text("active").map(|active| active.to_lowercase());
         let stale = match active.as_deref() {
             Some("stale") => {
-                app.engine.wait().await.map_err(query::problem)?;
-                Some(Calls::of_project(app, asker.project.id).await?)
+                cx.app.engine.wait().await.map_err(query::problem)?;
+                Some(Calls::of_project(&cx.app, cx.who.project.id).await?)
             }
             _ => None,
         };

@@ -1,106 +1,156 @@
 //! Rollout of a flag without sending its filters: the percentage of one condition, or a rollout to
 //! everybody. Both require the version of the flag that the caller has seen, and change nothing else.
 
-use std::sync::Arc;
-
-use hyper::StatusCode;
 use serde_json::{Map, Number, Value, json};
 
 use crate::auth::Principal;
-use crate::call::Call;
+use crate::body::{Exact, Field, Later, body};
 use crate::fields::{Fields, refused};
-use crate::openapi::{Description, by_hand};
-use crate::request::Request;
-use crate::response::{Problem, Response};
-use crate::routes::feature_flags::actions::unsuccessful;
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::feature_flags::{change, find, shown};
+use crate::routes::feature_flags::{changed, find, shown, unsuccessful};
 use crate::routes::store::problem;
-use weir_app::App;
+use weir_api::flags as api;
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
-use weir_metadata::flags::{FlagPatch, StoredFlag};
+use weir_metadata::flags::FlagPatch;
 
-pub(crate) const SET_CONDITION: Description =
-    Description::ok::<by_hand::Flag>("Change the percentage of one condition")
-        .body::<by_hand::FeatureFlagsSetReleaseConditionRolloutCreateBody>()
-        .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
-
-/// `POST feature_flags/:id/set_release_condition_rollout/` with `condition_index`, `rollout_percentage`
-/// and `version`.
-pub async fn set_condition(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    roll_out(app, call, |fields, filters| {
-        let index = integer(fields, "condition_index")?;
-        let index = usize::try_from(index).map_err(|_| {
-            let detail = "Ensure this value is greater than or equal to 0.";
-            refused("condition_index", "min_value", detail)
-        })?;
-        with_percentage(filters, index, percentage(fields)?)
-    })
-    .await
+input! {
+    /// Changes the percentage of one condition.
+    pub struct SetCondition {
+        path id: i64,
+        body rollout: ConditionRollout,
+    }
 }
 
-pub(crate) const OPEN: Description =
-    Description::ok::<by_hand::Flag>("Put a condition for everybody before the others")
-        .body::<by_hand::FeatureFlagsRollOutToEveryoneCreateBody>()
-        .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
+impl Operation for SetCondition {
+    type Who = Principal;
+    type Out = api::Flag;
+    const SCOPE: &'static str = "feature_flag:write";
 
-/// `POST feature_flags/:id/roll_out_to_everyone/` with `version`, and for a flag with variants
-/// `variant_key`.
-pub async fn open(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    roll_out(app, call, |fields, filters| {
-        let variant = fields.exact_text_if_any("variant_key")?;
-        for_everyone(filters, variant.as_deref())
-    })
-    .await
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let ConditionRollout { condition_index, rollout_percentage, version } = self.rollout;
+        roll_out(cx, self.id, version, |filters| {
+            let index = condition_index.0?;
+            with_percentage(filters, index.0, rollout_percentage.0?.0)
+        })
+        .await
+    }
 }
 
-/// Changes the filters of the flag in the path. Unchanged filters are not written.
+input! {
+    /// Puts a condition for everybody before the others.
+    pub struct Open {
+        path id: i64,
+        body rollout: FullRollout,
+    }
+}
+
+impl Operation for Open {
+    type Who = Principal;
+    type Out = api::Flag;
+    const SCOPE: &'static str = "feature_flag:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let FullRollout { variant_key, version } = self.rollout;
+        roll_out(cx, self.id, version, |filters| {
+            let variant = variant_key.0?.map(|variant| variant.0);
+            for_everyone(filters, variant.as_deref())
+        })
+        .await
+    }
+}
+
+body! {
+    /// Another percentage of a condition.
+    pub struct ConditionRollout {
+        /// Which condition, from 0
+        condition_index: Later<ConditionIndex>,
+        /// Its new percentage
+        rollout_percentage: Later<Percentage>,
+        /// That the caller has seen
+        version: Later<SeenVersion>,
+    }
+}
+
+body! {
+    /// A rollout to everybody.
+    pub struct FullRollout {
+        /// The variant for everybody; required if there are variants
+        variant_key: Later<Option<Exact>>,
+        /// That the caller has seen
+        version: Later<SeenVersion>,
+    }
+}
+
+/// Changes the filters of a flag. Unchanged filters are not written.
 async fn roll_out(
-    app: &App,
-    call: Call<Principal>,
-    change_of: impl Fn(&mut Fields, &Value) -> Result<Value, Problem>,
-) -> Result<Response, Problem> {
-    let flag = find(app, call.asker.project.id, call.id()).await?;
-    let Call { asker, request, .. } = call;
-    if !app.node.metadata.snapshot().may_edit(&asker.user, &flag) {
+    cx: &Context<Principal>,
+    id: i64,
+    version: Later<SeenVersion>,
+    change_of: impl FnOnce(&Value) -> Result<Value, Problem>,
+) -> Result<api::Flag, Problem> {
+    let flag = find(cx, id).await?;
+    if !cx.snapshot().may_edit(&cx.who.user, &flag) {
         return Err(problem(MetadataError::Forbidden(NO_EDITOR)));
     }
-    let (version, filters) = read(request, &flag, change_of).await?;
+    let SeenVersion(version) = version.0?;
     if flag.deleted {
         let error = "This feature flag has been deleted. Restore it before rolling it out.";
-        return Ok(unsuccessful(error));
+        return Err(unsuccessful(error));
     }
     if version != flag.version {
         return Err(problem(MetadataError::changed_since(version)));
     }
-    let filters = filters?;
-    let calls = Calls::of_flag(app, flag.id).await?;
-    let flag = match filters == flag.filters {
-        true => flag,
-        false => {
-            let patch = FlagPatch {
-                filters: Some(filters),
-                replaces_filters: true,
-                only_version: Some(version),
-                ..FlagPatch::default()
-            };
-            change(app, &asker, flag.id, patch).await?
-        }
+    let filters = change_of(&flag.filters)?;
+    if filters == flag.filters {
+        let calls = Calls::of_flag(&cx.app, flag.id).await?;
+        return Ok(shown(cx, &flag, &calls));
+    }
+    let patch = FlagPatch {
+        filters: Some(filters),
+        replaces_filters: true,
+        only_version: Some(version),
+        ..FlagPatch::default()
     };
-    Ok(shown(app, StatusCode::OK, &flag, &asker, &calls))
+    changed(cx, &flag, patch).await
 }
 
-/// The version that the caller has seen, and the new filters or their error. An error of the version
-/// takes precedence.
-async fn read(
-    request: Request,
-    flag: &Arc<StoredFlag>,
-    change_of: impl Fn(&mut Fields, &Value) -> Result<Value, Problem>,
-) -> Result<(i64, Result<Value, Problem>), Problem> {
-    let mut fields = Fields::read(request).await?;
-    let version = integer(&mut fields, "version")?;
-    Ok((version, change_of(&mut fields, &flag.filters)))
+/// The version of a flag that the caller has seen.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenVersion(i64);
+
+impl Field for SeenVersion {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        integer(fields, name).map(Self)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer"})
+    }
+}
+
+/// Which condition of a flag, from 0 on.
+#[derive(Clone, Copy, Debug)]
+pub struct ConditionIndex(usize);
+
+impl Field for ConditionIndex {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        usize::try_from(integer(fields, name)?).map(Self).map_err(|_| {
+            let detail = "Ensure this value is greater than or equal to 0.";
+            refused(name, "min_value", detail)
+        })
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "minimum": 0})
+    }
 }
 
 fn integer(fields: &mut Fields, name: &'static str) -> Result<i64, Problem> {
@@ -110,29 +160,40 @@ fn integer(fields: &mut Fields, name: &'static str) -> Result<i64, Problem> {
 }
 
 /// A percentage, as a number or a text.
-fn percentage(fields: &mut Fields) -> Result<Number, Problem> {
-    const NAME: &str = "rollout_percentage";
-    fields.require(NAME)?;
-    let number = match fields.value(NAME)? {
-        Some(Value::Number(number)) => Some(number),
-        Some(Value::String(text)) => {
-            let float = || text.trim().parse().ok().and_then(Number::from_f64);
-            text.trim().parse::<i64>().ok().map(Number::from).or_else(float)
+#[derive(Debug)]
+pub struct Percentage(Number);
+
+impl Field for Percentage {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.require(name)?;
+        let number = match fields.value(name)? {
+            Some(Value::Number(number)) => Some(number),
+            Some(Value::String(text)) => {
+                let float = || text.trim().parse().ok().and_then(Number::from_f64);
+                text.trim().parse::<i64>().ok().map(Number::from).or_else(float)
+            }
+            _ => None,
+        };
+        let wrong = || refused(name, "invalid_input", "A valid number is required.");
+        let number = number.ok_or_else(wrong)?;
+        let value = number.as_f64().ok_or_else(wrong)?;
+        let bound = |word: &str, limit: u8| {
+            format!("Ensure this value is {word} than or equal to {limit}.")
+        };
+        if value < 0.0 {
+            return Err(refused(name, "min_value", bound("greater", 0)));
         }
-        _ => None,
-    };
-    let wrong = || refused(NAME, "invalid_input", "A valid number is required.");
-    let number = number.ok_or_else(wrong)?;
-    let value = number.as_f64().ok_or_else(wrong)?;
-    let bound =
-        |word: &str, limit: u8| format!("Ensure this value is {word} than or equal to {limit}.");
-    if value < 0.0 {
-        return Err(refused(NAME, "min_value", bound("greater", 0)));
+        if value > 100.0 {
+            return Err(refused(name, "max_value", bound("less", 100)));
+        }
+        Ok(Self(number))
     }
-    if value > 100.0 {
-        return Err(refused(NAME, "max_value", bound("less", 100)));
+
+    fn schema() -> Value {
+        json!({"type": "number", "minimum": 0, "maximum": 100})
     }
-    Ok(number)
 }
 
 /// The filters with another percentage in the condition at `index`.

@@ -5,16 +5,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::openapi::{Description, by_hand};
-use crate::response::{Problem, Response};
-use crate::routes::feature_flags::flag_id;
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
 use crate::routes::query;
 use crate::routes::store::problem;
+use weir_api::flags as api;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -77,39 +76,46 @@ fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
 
-pub(crate) const STATUS: Description =
-    Description::ok::<by_hand::FlagStatus>("Whether a flag is still of use")
-        .or(&[("404", "NoStatus")]);
+input! {
+    /// Whether a flag is still of use.
+    pub struct Status {
+        path id: i64,
+    }
+}
 
-/// `GET feature_flags/:id/status/`.
-pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let flag = match app.node.metadata.flag(project, flag_id(call.id())?).await {
-        Ok(flag) => flag,
-        Err(MetadataError::NotFound(_)) => {
-            let body = json!({"status": "unknown", "reason": "Flag could not be found"});
-            return Ok(Response::json(StatusCode::NOT_FOUND, &body));
-        }
-        Err(error) => return Err(problem(error)),
-    };
-    app.engine.wait().await.map_err(query::problem)?;
-    let calls = Calls::of_flag(app, flag.id).await?;
-    let rollout = Rollout::of(&flag);
-    let (status, reason) = calls.state(&flag);
-    let last_called = calls.last(&flag);
-    let body = json!({
-        "status": status,
-        "reason": reason,
-        "reason_states_rollout": status == "stale" && last_called.is_none(),
-        "last_called_at": last_called.map(UnixMicros::to_rfc3339),
-        "rollout": {
-            "effectively_full_rollout": rollout.is_full,
-            "has_targeting_conditions": rollout.has_targeting,
-            "max_rollout_percentage": rollout.max.map(number),
-            "is_multivariate": rollout.is_multivariate,
-        },
-    });
-    Ok(Response::json(StatusCode::OK, &body))
+impl Operation for Status {
+    type Who = Principal;
+    type Out = api::FlagStatus;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let flag = match cx.metadata().flag(cx.who.project.id, FlagId(self.id)).await {
+            Ok(flag) => flag,
+            Err(MetadataError::NotFound(_)) => {
+                let reason = "Flag could not be found";
+                let body = json!({"status": "unknown", "reason": reason});
+                return Err(Problem::not_found(reason).with_body(Some(body)));
+            }
+            Err(error) => return Err(problem(error)),
+        };
+        cx.app.engine.wait().await.map_err(query::problem)?;
+        let calls = Calls::of_flag(&cx.app, flag.id).await?;
+        let rollout = Rollout::of(&flag);
+        let (status, reason) = calls.state(&flag);
+        let last_called = calls.last(&flag);
+        Ok(api::FlagStatus {
+            last_called_at: last_called.map(UnixMicros::to_rfc3339),
+            reason: reason.into_owned(),
+            reason_states_rollout: status == "stale" && last_called.is_none(),
+            rollout: api::FlagRollout {
+                effectively_full_rollout: rollout.is_full,
+                has_targeting_conditions: rollout.has_targeting,
+                is_multivariate: rollout.is_multivariate,
+                max_rollout_percentage: rollout.max.map(number),
+            },
+            status: status.to_owned(),
+        })
+    }
 }
 
 /// Times of the last calls of flags that SDKs reported, and the current time.

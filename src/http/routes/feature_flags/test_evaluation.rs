@@ -7,19 +7,21 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::call::Call;
+use crate::body::{Field, Later, body};
 use crate::fields::Fields;
-use crate::openapi::{Description, by_hand};
-use crate::response::{Problem, Response};
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
 use crate::routes::feature_flags::evaluations::{Plain, value};
 use crate::routes::feature_flags::find;
 use crate::routes::query;
+use weir_api::flags as api;
+use weir_api::flags::FlagValue;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -27,6 +29,7 @@ use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_flags::definition::Stored;
 use weir_flags::set::{FlagSet, Selection};
+use weir_flags::trace::{ConditionTrace, PropertyTrace};
 use weir_identity::person::Person;
 use weir_identity::property_replay::PropertyReplay;
 use weir_identity::{IdentityError, property_replay};
@@ -35,72 +38,125 @@ use weir_insights::events::history;
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.
 const NEW: i64 = 0;
 
-pub(crate) const TEST_EVALUATION: Description = Description::ok::<by_hand::TestedEvaluation>(
-    "The answer for one person and every step that leads to it; needs person:read besides",
-)
-.body::<by_hand::TestEvaluation>();
-
-/// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
-pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.node.metadata.snapshot();
-    // The response contains the properties of the person.
-    auth::require(&call.asker.key, "person:read")?;
-    let project = call.asker.project.id;
-    let flag = find(app, project, call.id()).await?;
-    let mut fields = Fields::read(call.request).await?;
-    let person_id = fields.text("person_id")?;
-    let distinct_id = match (fields.exact_text("distinct_id")?, person_id) {
-        (Some(distinct_id), _) => distinct_id,
-        (None, Some(person_id)) => distinct_id_of(app, project, &person_id).await?,
-        (None, None) => {
-            let detail = "distinct_id or person_id is required";
-            return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
-        }
-    };
-    let plain = Plain::about(match fields.nullable_value("groups").flatten() {
-        Some(Value::Object(groups)) => groups,
-        _ => Map::new(),
-    });
-    let as_of = fields.time("timestamp")?;
-    let Some(flags) = snapshot.flag_set(project).cloned() else {
-        return Err(Problem::not_found("Not found."));
-    };
-    let asked = Asked {
-        flags,
-        id: flag.id.0,
-        key: flag.key.clone(),
-        filters: flag.filters.clone(),
-        distinct_id,
-        plain,
-        as_of,
-    };
-    Ok(Response::json(StatusCode::OK, &explained(app, project, asked).await?))
+input! {
+    /// Evaluates a flag for a person, and explains the value.
+    pub struct Test {
+        path id: i64,
+        body question: TestEvaluation,
+    }
 }
 
-/// The same of a flag that is not saved: `body` has the fields of one. `id` is that of the flag which it would change.
-pub(in crate::routes) async fn of_draft(
+body! {
+    /// For whom a flag is evaluated: one of `distinct_id` and `person_id`.
+    pub struct TestEvaluation {
+        /// The person
+        person_id: Option<String> = {"format": "uuid"},
+        /// Or a person_id
+        distinct_id: Option<ExactId>,
+        /// Keys of groups by their types
+        groups: Option<Option<Value>> = {"type": "object", "additionalProperties": {"type": "string"}},
+        /// As of when: relative dates count from here, and the person has the properties that its events had made by then
+        timestamp: Later<Option<UnixMicros>>,
+    }
+}
+
+/// A distinct id with its white space.
+#[derive(Debug)]
+pub struct ExactId(String);
+
+impl Field for Option<ExactId> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.exact_text(name)?.map(ExactId))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "string"})
+    }
+}
+
+impl TestEvaluation {
+    /// For a distinct id, as of now.
+    pub fn of(distinct_id: String) -> Self {
+        let distinct_id = Some(ExactId(distinct_id));
+        Self { person_id: None, distinct_id, groups: None, timestamp: Later(Ok(None)) }
+    }
+}
+
+impl Operation for Test {
+    type Who = Principal;
+    type Out = api::TestedEvaluation;
+    const SCOPE: &'static str = "feature_flag:read";
+
+    /// The response contains the properties of the person.
+    fn permit(who: &Principal) -> Result<(), Problem> {
+        auth::require(&who.key, "person:read")
+    }
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let project = cx.who.project.id;
+        let flag = find(cx, self.id).await?;
+        let TestEvaluation { person_id, distinct_id, groups, timestamp } = self.question;
+        let distinct_id = match (distinct_id, person_id) {
+            (Some(ExactId(distinct_id)), _) => distinct_id,
+            (None, Some(person_id)) => distinct_id_of(&cx.app, project, &person_id).await?,
+            (None, None) => {
+                let detail = "distinct_id or person_id is required";
+                return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+            }
+        };
+        let plain = Plain::about(match groups.flatten() {
+            Some(Value::Object(groups)) => groups,
+            _ => Map::new(),
+        });
+        let as_of = timestamp.0?;
+        let Some(flags) = cx.snapshot().flag_set(project).cloned() else {
+            return Err(Problem::not_found("Not found."));
+        };
+        let asked = Asked {
+            flags,
+            id: flag.id.0,
+            key: flag.key.clone(),
+            filters: flag.filters.clone(),
+            distinct_id,
+            plain,
+            as_of,
+        };
+        explained(&cx.app, project, asked).await
+    }
+}
+
+/// A flag that is not saved.
+#[derive(Debug)]
+pub struct Unsaved {
+    /// The id of the flag that it would change.
+    pub id: Option<i64>,
+    /// The key.
+    pub key: String,
+    /// Conditions, variants and payloads.
+    pub filters: Value,
+    /// Whether it is on.
+    pub is_active: bool,
+    /// Whether somebody keeps the value across signing in.
+    pub is_continuous: bool,
+}
+
+/// The same of a flag that is not saved.
+pub(in crate::routes) async fn of_unsaved(
     app: &App,
     asker: &Principal,
-    (id, body): (Option<i64>, &Value),
+    flag: Unsaved,
     distinct_id: &str,
-) -> Result<Value, Problem> {
+) -> Result<api::TestedEvaluation, Problem> {
     auth::require(&asker.key, "person:read")?;
     let project = asker.project.id;
-    let of = |name: &str| body.get(name).cloned().unwrap_or_default();
-    let (id, key, filters) = (id.unwrap_or(NEW), plain_text(&of("key")), of("filters"));
-    let stored = Stored {
-        active: of("active") == Value::Bool(true),
-        continuity: of("ensure_experience_continuity") == Value::Bool(true),
-        ..Stored::new(id, &key, &filters)
-    };
+    let Unsaved { id, key, filters, is_active, is_continuous } = flag;
+    let id = id.unwrap_or(NEW);
+    let stored =
+        Stored { active: is_active, continuity: is_continuous, ..Stored::new(id, &key, &filters) };
     let flags = Arc::new(app.node.metadata.snapshot().flag_set_with(project, &stored));
     let (distinct_id, plain) = (distinct_id.to_owned(), Plain::about(Map::new()));
     let asked = Asked { flags, id, key, filters, distinct_id, plain, as_of: None };
     explained(app, project, asked).await
-}
-
-fn plain_text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// What is explained.
@@ -116,7 +172,11 @@ struct Asked {
 }
 
 /// The value of a flag for a person, and why.
-async fn explained(app: &App, project: ProjectId, asked: Asked) -> Result<Value, Problem> {
+async fn explained(
+    app: &App,
+    project: ProjectId,
+    asked: Asked,
+) -> Result<api::TestedEvaluation, Problem> {
     let Asked { flags, id, key, filters, distinct_id, plain, as_of } = asked;
     let snapshot = app.node.metadata.snapshot();
     let question = plain.question(project, &distinct_id);
@@ -127,37 +187,59 @@ async fn explained(app: &App, project: ProjectId, asked: Asked) -> Result<Value,
     }
     let now = as_of.unwrap_or_else(|| app.node.clock.now());
     let evaluation = move || {
-        let properties = known.person().map(|person| &person.properties);
+        let properties = known.person().map(|person| person.properties.clone());
         let question = plain.question(project, &distinct_id);
         known.evaluate(&snapshot, &question, now, |subject, cohorts| {
             let answers = flags.evaluate(subject, &Selection::default(), cohorts);
             let found = answers.flags.iter().find(|answer| answer.id == id);
             let result = found.map(|answer| &answer.result);
             let verdict = result.and_then(|result| result.as_ref().ok());
-            let failure = result.and_then(|result| result.as_ref().err());
-            json!({
-                "flag_key": key,
-                "result": verdict.map_or(Value::Bool(false), value),
-                "reason": match (verdict, failure) {
-                    (Some(verdict), _) => verdict.reason.code(),
-                    (None, Some(failure)) => failure.code(),
-                    (None, None) => "flag_disabled",
-                },
-                "reason_description": match (verdict, failure) {
-                    (Some(verdict), _) => verdict.description(),
-                    (None, Some(failure)) => failure.description(),
-                    (None, None) => "Feature flag is disabled".into(),
-                },
-                "condition_index": verdict.and_then(|verdict| verdict.condition_index),
-                "payload": verdict.and_then(|verdict| verdict.payload),
-                "person_properties": properties,
-                "evaluation_distinct_id": distinct_id,
-                "conditions": flags.trace(&answers, &key, &filters, subject, cohorts),
-            })
+            let (reason, description) = match result {
+                Some(Ok(verdict)) => (verdict.reason.code(), verdict.description()),
+                Some(Err(failure)) => (failure.code(), failure.description()),
+                None => ("flag_disabled", "Feature flag is disabled".into()),
+            };
+            let traces = flags.trace(&answers, &key, &filters, subject, cohorts);
+            api::TestedEvaluation {
+                condition_index: verdict.and_then(|verdict| verdict.condition_index),
+                conditions: traces.into_iter().map(condition).collect(),
+                evaluation_distinct_id: distinct_id.clone(),
+                flag_key: key.clone(),
+                payload: verdict.and_then(|verdict| verdict.payload).cloned().unwrap_or_default(),
+                person_properties: properties,
+                reason: reason.to_owned(),
+                reason_description: description.into_owned(),
+                result: verdict.map_or(FlagValue::Is(false), value),
+            }
         })
     };
     // Without a cost limit: users send this request and wait only for it.
     Ok(app.shard.evaluator.run(u64::MAX, evaluation).await?)
+}
+
+fn condition(trace: ConditionTrace) -> api::ConditionTrace {
+    api::ConditionTrace {
+        index: trace.index,
+        properties: trace.properties.into_iter().map(property).collect(),
+        rollout_percentage: trace.rollout_percentage,
+        variant: trace.variant,
+        matched: trace.matched,
+        properties_matched: trace.properties_matched,
+        rollout_excluded: trace.rollout_excluded,
+        explanation: trace.explanation,
+    }
+}
+
+fn property(trace: PropertyTrace) -> api::PropertyTrace {
+    api::PropertyTrace {
+        key: trace.key,
+        operator: trace.operator,
+        value: trace.value,
+        r#type: trace.r#type,
+        actual_value: trace.actual_value,
+        matched: trace.matched,
+        explanation: trace.explanation,
+    }
 }
 
 async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use maud::{Markup, html};
-use serde_json::Value;
-
 use crate::routes::pages::insights::boards::insight;
 use crate::routes::pages::visit::Asking;
+use maud::{Markup, html};
+use weir_api::flags::Flag;
 use weir_insights::flag_calls::calls;
 use weir_web::insight::links;
 use weir_web::pages::flags as shown;
-use weir_web::parts::{query, text};
+use weir_web::parts::query;
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 
@@ -25,11 +24,11 @@ const RESPONSE: &str = "$feature_flag_response";
 const DAYS: &str = "-14d";
 
 /// The calls of some flags within a week, by their keys; `None` if the key may not ask, or they cannot be counted.
-pub(super) async fn counts(asking: &Asking, flags: &[Value]) -> Option<HashMap<String, i64>> {
+pub(super) async fn counts(asking: &Asking, flags: &[Flag]) -> Option<HashMap<String, i64>> {
     if !asking.may("query:read") || flags.is_empty() {
         return None;
     }
-    let keys: Vec<&str> = flags.iter().map(|flag| text(flag, "key")).collect();
+    let keys: Vec<&str> = flags.iter().map(|flag| flag.key.as_str()).collect();
     calls(&asking.app.engine, asking.asker.project.id, &keys).await.ok()
 }
 

@@ -6,18 +6,25 @@ use chrono_tz::Tz;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::body::Later;
 use crate::operation::input::New;
 use crate::response::Problem;
-use crate::routes::feature_flags::test_evaluation::of_draft;
+use crate::routes::feature_flags;
+use crate::routes::feature_flags::actions::Revert;
+use crate::routes::feature_flags::body::{FlagCreate, FlagWrite};
+use crate::routes::feature_flags::evaluations::{AskedCondition, AudienceQuestion, BlastRadius};
+use crate::routes::feature_flags::test_evaluation::{Unsaved, of_unsaved};
+use crate::routes::pages::flags::{changed, flag_of, id_of};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
 use crate::routes::scheduled_changes;
 use crate::routes::scheduled_changes::{Payload, RecordId, ScheduledChangeWrite};
 use weir_base::clock::UnixMicros;
 use weir_metadata::schedules::Interval;
+use weir_api::flags::{Audience, Flag, TestedEvaluation};
 use weir_web::pages::flag_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::{integer, items, page, text};
+use weir_web::parts::{items, page, text};
 use weir_web::state::flag::{Condition, Draft};
 use weir_web::state::parameters::{Parameters, Wrong};
 
@@ -57,28 +64,24 @@ pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
     )? {
         return Ok(back);
     }
-    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    let flag = flag_of(&visit).await?;
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, Some(&flag), &Draft::of(&flag), &known)))
 }
 
 /// `POST feature_flags/:id/edit`.
 pub async fn change(visit: Visit) -> Result<Sent, Problem> {
-    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    let flag = flag_of(&visit).await?;
     edited(visit, Some(flag)).await
 }
 
-fn path(visit: &Visit) -> String {
-    format!("feature_flags/{}/", parts::part(visit.id()))
-}
-
-fn whole(visit: &Visit, flag: Option<&Value>, draft: &Draft, known: &Known) -> Page {
+fn whole(visit: &Visit, flag: Option<&Flag>, draft: &Draft, known: &Known) -> Page {
     let project = visit.project();
     let all = page(project, "feature_flags");
     match flag {
         Some(flag) => {
-            let own = format!("{all}/{}", integer(flag, "id").unwrap_or_default());
-            let title = format!("Edit {}", parts::clipped(text(flag, "key"), 120));
+            let own = format!("{all}/{}", flag.id);
+            let title = format!("Edit {}", parts::clipped(&flag.key, 120));
             Page::new(title, shown::form(&format!("{own}/edit"), &own, draft, known))
         }
         None => Page::new("New feature flag", shown::form(&all, &all, draft, known)),
@@ -110,7 +113,7 @@ pub(super) async fn known(asking: &Asking) -> Known {
 }
 
 /// Does what the button of a form says.
-async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> {
+async fn edited(mut visit: Visit, flag: Option<Flag>) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
     let tried = sent.take("try_id").map_err(|error| wrong(&error))?.unwrap_or_default();
@@ -126,8 +129,7 @@ async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> 
         "rows" => {}
         _ => match saved(asking, flag.as_ref(), &draft).await {
             Ok(saved) => {
-                let id = integer(&saved, "id").unwrap_or_default();
-                let address = page(visit.project(), &format!("feature_flags/{id}"));
+                let address = page(visit.project(), &format!("feature_flags/{}", saved.id));
                 return Ok(Sent::Other(see_other(&address)?));
             }
             Err(problem) => {
@@ -144,23 +146,55 @@ async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> 
 /// What a distinct id would get, were the draft saved, and why.
 async fn trial(
     asking: &Asking,
-    flag: Option<&Value>,
+    flag: Option<&Flag>,
     draft: &Draft,
     distinct_id: &str,
-) -> Result<Value, String> {
-    let stored = flag.and_then(|flag| flag.get("filters")).cloned().unwrap_or_default();
-    let id = flag.and_then(|flag| integer(flag, "id"));
-    let body = draft.body(&stored).map_err(|error| error.to_string())?;
-    let found = of_draft(&asking.app, &asking.asker, (id, &body), distinct_id).await;
+) -> Result<TestedEvaluation, String> {
+    let filters = filters(flag, draft).map_err(|error| error.to_string())?;
+    let unsaved = Unsaved {
+        id: flag.map(|flag| flag.id),
+        key: draft.key.clone(),
+        filters,
+        is_active: draft.is_active,
+        is_continuous: draft.is_continuous,
+    };
+    let found = of_unsaved(&asking.app, &asking.asker, unsaved, distinct_id).await;
     found.map_err(|problem| problem.detail().to_owned())
 }
 
-async fn saved(asking: &Asking, flag: Option<&Value>, draft: &Draft) -> Result<Value, Problem> {
-    let stored = flag.and_then(|flag| flag.get("filters")).cloned().unwrap_or_default();
-    let body = draft.body(&stored).map_err(|error| wrong(&error))?;
-    match flag.and_then(|flag| integer(flag, "id")) {
-        Some(id) => asking.send(Method::PATCH, &format!("feature_flags/{id}/"), &body).await,
-        None => asking.send(Method::POST, "feature_flags/", &body).await,
+/// The filters that the draft makes of those that are stored.
+fn filters(flag: Option<&Flag>, draft: &Draft) -> Result<Value, Wrong> {
+    draft.filters(flag.map_or(&Value::Null, |flag| &flag.filters))
+}
+
+async fn saved(asking: &Asking, flag: Option<&Flag>, draft: &Draft) -> Result<Flag, Problem> {
+    let filters = filters(flag, draft).map_err(|error| wrong(&error))?;
+    let (key, name) = (draft.key.trim().to_owned(), Some(draft.name.trim().to_owned()));
+    let (active, filters) = (Some(draft.is_active), Some(filters));
+    let ensure_experience_continuity = Some(Some(draft.is_continuous));
+    match flag.map(|flag| flag.id) {
+        Some(id) => {
+            let flag = FlagWrite {
+                name,
+                key: Some(key),
+                filters,
+                active,
+                ensure_experience_continuity,
+                ..FlagWrite::default()
+            };
+            asking.perform(feature_flags::Update { id, flag: Later(Ok(flag)) }).await
+        }
+        None => {
+            let flag = FlagCreate {
+                name,
+                key,
+                filters,
+                active,
+                ensure_experience_continuity,
+                ..FlagCreate::default()
+            };
+            Ok(asking.perform(feature_flags::Create { flag }).await?.0)
+        }
     }
 }
 
@@ -168,48 +202,52 @@ async fn saved(asking: &Asking, flag: Option<&Value>, draft: &Draft) -> Result<V
 async fn reach(asking: &Asking, draft: &Draft) -> Vec<Result<(i64, i64), String>> {
     let mut reach = Vec::new();
     for (condition, number) in draft.conditions.iter().take(REACHED_MAX).zip(1_usize..) {
-        let group = draft.group.parse::<i64>().ok();
         let counted = match condition.node(number) {
-            Ok(node) => {
-                let body = json!({"condition": node, "group_type_index": group});
-                asking.send(Method::POST, "feature_flags/user_blast_radius/", &body).await
-            }
+            Ok(node) => counted(asking, draft, node).await,
             Err(error) => Err(wrong(&error)),
         };
-        let pair = |found: &Value| Some((integer(found, "affected")?, integer(found, "total")?));
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         reach.push(match counted {
-            Ok(found) => pair(&found).ok_or_else(String::new),
+            Ok(found) => Ok((number(found.affected), number(found.total))),
             Err(problem) => Err(problem.detail().to_owned()),
         });
     }
     reach
 }
 
+/// How many a condition is about.
+async fn counted(asking: &Asking, draft: &Draft, node: Value) -> Result<Audience, Problem> {
+    let condition = AskedCondition::of(Some(node))?;
+    let group = draft.group.parse::<i64>().ok().map(Value::from);
+    let question = AudienceQuestion { condition, group_type_index: Some(group) };
+    asking.perform(BlastRadius { question }).await
+}
+
 /// `POST feature_flags/:id/revert`: the flag becomes as it was at a version.
 pub async fn revert(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let version: Option<i64> = sent.number("version").map_err(|error| wrong(&error))?;
-    let path = format!("{}versions/{}/revert/", path(&visit), version.unwrap_or_default());
-    visit.asking.send(Method::POST, &path, &json!({})).await?;
+    let version = version.unwrap_or_default().to_string();
+    visit.asking.perform(Revert { id: id_of(&visit)?, version }).await?;
     back(&visit, "")
 }
 
 /// `POST feature_flags/:id/delete`.
 pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
-    visit.asking.send(Method::PATCH, &path(&visit), &json!({"deleted": true})).await?;
+    changed(&visit, FlagWrite { deleted: Some(true), ..FlagWrite::default() }).await?;
     Ok(Sent::Other(see_other(&page(visit.project(), "feature_flags"))?))
 }
 
 /// `POST feature_flags/:id/schedule`: a change at a later time, in the zone of the project.
 pub async fn schedule(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
-    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    let flag = flag_of(&visit).await?;
     let change = scheduled(&mut sent, &flag, visit.asking.zone).map_err(|error| wrong(&error))?;
     visit.asking.perform(scheduled_changes::Create { change: New(change) }).await?;
     back(&visit, "#schedule")
 }
 
-fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<ScheduledChangeWrite, Wrong> {
+fn scheduled(sent: &mut Parameters, flag: &Flag, zone: Tz) -> Result<ScheduledChangeWrite, Wrong> {
     let what = sent.choice("what", &CHANGES)?.unwrap_or("on");
     let interval = sent.choice("interval", &Interval::NAMES)?;
     let at = moment(sent.get("at"), zone)?;
@@ -221,7 +259,7 @@ fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<ScheduledC
         }
         what => json!({"operation": "update_status", "value": what == "on"}),
     };
-    let id = integer(flag, "id").unwrap_or_default().to_string();
+    let id = flag.id.to_string();
     Ok(ScheduledChangeWrite {
         record_id: Some(RecordId(id)),
         payload: Some(Payload(payload)),

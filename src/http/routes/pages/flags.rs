@@ -2,32 +2,40 @@
 
 use std::sync::Arc;
 
-use hyper::Method;
-use maud::html;
-use serde_json::{Value, json};
+use maud::{Markup, html};
 
+use crate::body::Later;
+use crate::page::Page as Part;
 use crate::response::Problem;
-use crate::routes::pages::visit::{Page, Sent, Visit, form, see_other};
+use crate::routes::activity::Place;
+use crate::routes::feature_flags;
+use crate::routes::feature_flags::body::FlagWrite;
+use crate::routes::feature_flags::filter::Filters;
+use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::pages::{files, flag_calls};
+use weir_api::flags::Flag;
 use weir_web::pages::flag_form::snippets;
 use weir_web::pages::flags as shown;
 use weir_web::parts;
-use weir_web::parts::{integer, items, page, query, search, text};
+use weir_web::parts::{items, page, query, search};
 
 /// Flags of a page, and changes of a history.
 const FLAGS: usize = 100;
-const CHANGES: &str = "20";
+const CHANGES: usize = 20;
 
 /// `GET feature_flags`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
-    let (wanted, offset, limit) = (visit.parameter("search"), visit.offset(), FLAGS.to_string());
+    let (wanted, offset) = (visit.parameter("search"), visit.offset());
     let own = [("search", &*wanted)];
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("feature_flags/", &own), ("flags", format)).await;
     }
-    let asked = [("search", &*wanted), ("limit", &limit), ("offset", &offset.to_string())];
-    let found = visit.asking.get("feature_flags/", &asked).await?;
-    let is_empty = items(&found, "results").is_empty();
+    let (filters, page_of_list) = (Filters::searching(&wanted), Part { limit: FLAGS, offset });
+    let found = feature_flags::List { filters, order: None, page: page_of_list };
+    let found = visit.asking.perform(found).await?;
+    let (count, flags) = (found.count, found.rows.into_values());
+    let is_empty = flags.is_empty();
     let now = html! {
         @if visit.asking.may("feature_flag:write") {
             p class="actions" { a class="button main" href=(page(visit.project(), "feature_flags/new")) { "New flag" } }
@@ -37,12 +45,11 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     };
     let asking = Arc::clone(&visit.asking);
     Ok(Sent::Page(Page::new("Feature flags", now).then(async move {
-        let flags = items(&found, "results");
         // Flags are shown without the numbers, too.
-        let calls = flag_calls::counts(&asking, flags).await;
-        let has_next = found.get("next").is_some_and(Value::is_string);
+        let calls = flag_calls::counts(&asking, &flags).await;
+        let has_next = !is_empty && offset + flags.len() < count;
         Ok(html! {
-            @if !is_empty { (shown::list(asking.project(), asking.zone, flags, calls.as_ref())) }
+            @if !is_empty { (shown::list(asking.project(), asking.zone, &flags, calls.as_ref())) }
             (parts::pager(offset, FLAGS, has_next, |offset| {
                 format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
             }))
@@ -51,20 +58,35 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
+/// The flag of the page.
+pub(super) async fn flag_of(visit: &Visit) -> Result<Flag, Problem> {
+    visit.asking.perform(feature_flags::Retrieve { id: id_of(visit)? }).await
+}
+
+/// The id of the flag of the page.
+pub(super) fn id_of(visit: &Visit) -> Result<i64, Problem> {
+    visit.id().parse().map_err(|_| Problem::not_found("Not found."))
+}
+
+/// Changes the flag of the page.
+pub(super) async fn changed(visit: &Visit, flag: FlagWrite) -> Result<Flag, Problem> {
+    let flag = Later(Ok(flag));
+    visit.asking.perform(feature_flags::Update { id: id_of(visit)?, flag }).await
+}
+
 /// `GET feature_flags/:id?distinct_id=`.
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, distinct_id) =
         (visit.project(), visit.asking.clone(), visit.parameter("distinct_id"));
-    let path = format!("feature_flags/{}/", parts::part(visit.id()));
-    let flag = asking.get(&path, &[]).await?;
-    let can_write = asking.may("feature_flag:write") && parts::is_true(&flag, "can_edit");
+    let flag = flag_of(&visit).await?;
+    let can_write = asking.may("feature_flag:write") && flag.can_edit;
     let mut content = html! { (shown::one(project, asking.zone, &flag, can_write)) };
     if asking.may("person:read") {
         let trace = match distinct_id.is_empty() {
             true => None,
             false => {
-                let body = json!({"distinct_id": distinct_id});
-                Some(asking.send(Method::POST, &format!("{path}test_evaluation/"), &body).await)
+                let question = TestEvaluation::of(distinct_id.clone());
+                Some(asking.perform(Test { id: flag.id, question }).await)
             }
         };
         content = html! {
@@ -77,41 +99,42 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             }
         };
     }
-    let id = integer(&flag, "id").unwrap_or_default().to_string();
-    let wanted = [("model_name", "FeatureFlag"), ("record_id", &*id), ("limit", CHANGES)];
-    let changes = asking.get("scheduled_changes/", &wanted).await?;
-    let (own, zone) = ((&flag, can_write), asking.zone);
-    let filters = flag.get("filters").unwrap_or(&Value::Null);
-    let has_variants =
-        filters.get("multivariate").is_some_and(|of| !items(of, "variants").is_empty());
-    let token = &asking.asker.project.token;
-    let mut rest = html! {
-        (shown::schedule(project, zone, own, items(&changes, "results")))
-        (snippets(text(&flag, "key"), &asking.server, token, has_variants))
-    };
-    if asking.may("activity_log:read") {
-        let entries = asking.get(&format!("{path}activity/"), &[("limit", CHANGES)]).await?;
-        rest = html! { (rest) (shown::activity(project, zone, own, items(&entries, "results"))) };
-    }
-    let key = text(&flag, "key").to_owned();
+    let end = below(&asking, &flag, can_write).await?;
+    let key = flag.key;
     let mut page = Page::new(parts::clipped(&key, 120), content);
     if asking.may("query:read") {
         let asking = Arc::clone(&asking);
         page = page.then(async move { Ok(flag_calls::chart(&asking, &key).await) });
     }
-    page.end = rest;
+    page.end = end;
     Ok(Sent::Page(page))
 }
 
+/// What is at the end of the page of a flag: changes at later times, how to ask for it, what was changed.
+async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, Problem> {
+    let (project, zone, id) = (asking.project(), asking.zone, flag.id.to_string());
+    let limit = CHANGES.to_string();
+    let wanted = [("model_name", "FeatureFlag"), ("record_id", &*id), ("limit", &limit)];
+    let changes = asking.get("scheduled_changes/", &wanted).await?;
+    let variants = flag.filters.get("multivariate").map(|of| items(of, "variants"));
+    let has_variants = variants.is_some_and(|variants| !variants.is_empty());
+    let (own, token) = ((flag, can_write), &asking.asker.project.token);
+    let place = Place::newest(CHANGES);
+    let entries = asking.if_may(feature_flags::ActivityOfOne { id, place }).await?;
+    Ok(html! {
+        (shown::schedule(project, zone, own, items(&changes, "results")))
+        (snippets(&flag.key, &asking.server, token, has_variants))
+        @if let Some(entries) = entries { (shown::activity(project, zone, own, &entries.into_values())) }
+    })
+}
+
 /// `POST feature_flags/:id`: turns the flag on or off.
-pub async fn switch(visit: Visit) -> Result<Sent, Problem> {
-    let (project, asking) = (visit.project(), visit.asking.clone());
-    let path = format!("feature_flags/{}/", parts::part(visit.id()));
-    let form = form(visit.request).await?;
-    let body = json!({"active": form.get("active") == "true"});
-    let flag = asking.send(Method::PATCH, &path, &body).await?;
-    let id = integer(&flag, "id").unwrap_or_default();
-    Ok(Sent::Other(see_other(&page(project, &format!("feature_flags/{id}")))?))
+pub async fn switch(mut visit: Visit) -> Result<Sent, Problem> {
+    let form = form(visit.take_request()?).await?;
+    let active = Some(form.get("active") == "true");
+    let flag = changed(&visit, FlagWrite { active, ..FlagWrite::default() }).await?;
+    let address = page(visit.project(), &format!("feature_flags/{}", flag.id));
+    Ok(Sent::Other(see_other(&address)?))
 }
 
 /// `GET early_access_features`.
