@@ -16,7 +16,7 @@ use crate::call::{Rendering, Renderings, decode};
 use crate::openapi::{INVALID, REFUSED};
 use crate::operation::other_path::{As, InOrganization};
 use crate::operation::{Member, Root};
-use crate::routes::documents::kinds::{Dashboards, Insights};
+use crate::routes::documents::kinds::{Actions, Annotations, Dashboards, Insights};
 use crate::routes::documents::sharing;
 use crate::routes::feature_flags::{
     across, actions, bulk, copy, evaluations, role_access, rollout, status, test_evaluation,
@@ -28,19 +28,11 @@ use crate::routes::{
 };
 pub use crate::table::endpoint::{Endpoint, Run};
 use crate::table::endpoint::{at, op};
-use weir_metadata::documents::Kind;
 
 /// A route function of a project.
 macro_rules! of_project {
     ($function:path) => {
         Run::Project(|app, call| Box::pin($function(app, call)))
-    };
-}
-
-/// A route function of documents of a kind.
-macro_rules! of_documents {
-    ($($function:ident)::+, $kind:ident) => {
-        Run::Project(|app, call| Box::pin(documents::$($function)::+(app, call, Kind::$kind)))
     };
 }
 
@@ -99,23 +91,23 @@ pub const TABLE: &[Endpoint] = &[
     op::<users::Retrieve>("GET", "/api/users/:uuid/", "The asker"),
     op::<users::Update>("PATCH", "/api/users/:uuid/", "Change the asker"),
 
-    at("GET",       "P/actions/",               "action:read",           of_documents!(listed::list, Action)).described_by(&documents::described::ACTION_LIST),
-    at("POST",      "P/actions/",               "action:write",          of_documents!(create, Action)).described_by(&documents::described::ACTION_CREATE),
-    at("GET",       "P/actions/activity/",      "activity_log:read",     of_documents!(activity, Action)).described_by(&documents::described::ACTION_ACTIVITY),
-    at("GET",       "P/actions/:id/",           "action:read",           of_documents!(retrieve, Action)).described_by(&documents::described::ACTION_RETRIEVE),
-    at("PUT PATCH", "P/actions/:id/",           "action:write",          of_documents!(update, Action)).described_by(&documents::described::ACTION_UPDATE),
-    at("DELETE",    "P/actions/:id/",           "action:write",          of_documents!(delete, Action)).unlisted().described_by(&documents::described::ACTION_DELETE),
-    at("GET",       "P/actions/:id/activity/",  "activity_log:read",     of_documents!(activity, Action)).described_by(&documents::described::ACTION_ACTIVITY_OF_ONE),
+    op::<documents::listed::List<Actions>>("GET", "P/actions/", "Actions that are not deleted, newest first").or(&[INVALID]),
+    op::<documents::Create<Actions>>("POST", "P/actions/", "Make an action"),
+    op::<documents::Activity<Actions>>("GET", "P/actions/activity/", "What was changed of actions"),
+    op::<documents::Retrieve<Actions>>("GET", "P/actions/:id/", "An action, also a deleted one"),
+    op::<documents::Update<Actions>>("PUT PATCH", "P/actions/:id/", "Change, delete or restore an action"),
+    op::<documents::Delete<Actions>>("DELETE", "P/actions/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
+    op::<documents::ActivityOfOne<Actions>>("GET", "P/actions/:id/activity/", "What was changed of an action"),
 
     op::<activity::OfProject>("GET", "P/activity_log/", "What was changed in the project"),
 
-    at("GET",       "P/annotations/",           "annotation:read",       of_documents!(listed::list, Annotation)).described_by(&documents::described::ANNOTATION_LIST),
-    at("POST",      "P/annotations/",           "annotation:write",      of_documents!(create, Annotation)).described_by(&documents::described::ANNOTATION_CREATE),
-    at("GET",       "P/annotations/activity/",  "activity_log:read",     of_documents!(activity, Annotation)).described_by(&documents::described::ANNOTATION_ACTIVITY),
-    at("GET",       "P/annotations/:id/",       "annotation:read",       of_documents!(retrieve, Annotation)).described_by(&documents::described::ANNOTATION_RETRIEVE),
-    at("PUT PATCH", "P/annotations/:id/",       "annotation:write",      of_documents!(update, Annotation)).described_by(&documents::described::ANNOTATION_UPDATE),
-    at("DELETE",    "P/annotations/:id/",       "annotation:write",      of_documents!(delete, Annotation)).unlisted().described_by(&documents::described::ANNOTATION_DELETE),
-    at("GET",       "P/annotations/:id/activity/", "activity_log:read",     of_documents!(activity, Annotation)).described_by(&documents::described::ANNOTATION_ACTIVITY_OF_ONE),
+    op::<documents::listed::List<Annotations>>("GET", "P/annotations/", "Annotations that are not deleted, newest first").or(&[INVALID]),
+    op::<documents::Create<Annotations>>("POST", "P/annotations/", "Make an annotation"),
+    op::<documents::Activity<Annotations>>("GET", "P/annotations/activity/", "What was changed of annotations"),
+    op::<documents::Retrieve<Annotations>>("GET", "P/annotations/:id/", "An annotation, also a deleted one"),
+    op::<documents::Update<Annotations>>("PUT PATCH", "P/annotations/:id/", "Change, delete or restore an annotation"),
+    op::<documents::Delete<Annotations>>("DELETE", "P/annotations/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
+    op::<documents::ActivityOfOne<Annotations>>("GET", "P/annotations/:id/activity/", "What was changed of an annotation"),
 
     op::<cohorts::List>("GET", "P/cohorts/", "Cohorts that are not deleted, newest first"),
     op::<cohorts::Create>("POST", "P/cohorts/", "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form"),
@@ -129,17 +121,17 @@ pub const TABLE: &[Endpoint] = &[
     op::<cohorts::Members>("GET", "P/cohorts/:id/persons/", "Members; needs person:read besides").analytics(),
     op::<cohorts::RemoveMembers>("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "Remove members from a list"),
 
-    at("GET",       "P/dashboards/",            "dashboard:read",        of_documents!(listed::list, Dashboard)).described_by(&documents::described::DASHBOARD_LIST),
-    at("POST",      "P/dashboards/",            "dashboard:write",       of_documents!(create, Dashboard)).described_by(&documents::described::DASHBOARD_CREATE),
-    at("GET",       "P/dashboards/activity/",   "activity_log:read",     of_documents!(activity, Dashboard)).described_by(&documents::described::DASHBOARD_ACTIVITY),
-    at("GET",       "P/dashboards/:id/",        "dashboard:read",        of_documents!(retrieve, Dashboard)).analytics().described_by(&documents::described::DASHBOARD_RETRIEVE),
-    at("PUT PATCH", "P/dashboards/:id/",        "dashboard:write",       of_documents!(update, Dashboard)).described_by(&documents::described::DASHBOARD_UPDATE),
-    at("DELETE",    "P/dashboards/:id/",        "dashboard:write",       of_documents!(delete, Dashboard)).unlisted().described_by(&documents::described::DASHBOARD_DELETE),
-    at("GET",       "P/dashboards/:id/activity/", "activity_log:read",     of_documents!(activity, Dashboard)).described_by(&documents::described::DASHBOARD_ACTIVITY_OF_ONE),
-    at("POST",      "P/dashboards/:id/copy_tile/", "dashboard:write",     of_project!(documents::dashboards::copy_tile)).described_by(&documents::dashboards::COPY_TILE),
-    at("PATCH",     "P/dashboards/:id/move_tile/", "dashboard:write",    of_project!(documents::dashboards::move_tile)).described_by(&documents::dashboards::MOVE_TILE),
-    at("POST",      "P/dashboards/:id/reorder_tiles/", "dashboard:write", of_project!(documents::dashboards::reorder_tiles)).described_by(&documents::dashboards::REORDER_TILES),
-    at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics().described_by(&documents::dashboards::RUN_INSIGHTS),
+    op::<documents::listed::List<Dashboards>>("GET", "P/dashboards/", "Dashboards that are not deleted, newest first").or(&[INVALID]),
+    op::<documents::Create<Dashboards>>("POST", "P/dashboards/", "Make a dashboard"),
+    op::<documents::Activity<Dashboards>>("GET", "P/dashboards/activity/", "What was changed of dashboards"),
+    op::<documents::Retrieve<Dashboards>>("GET", "P/dashboards/:id/", "A dashboard, also a deleted one").analytics().or(&[INVALID]),
+    op::<documents::Update<Dashboards>>("PUT PATCH", "P/dashboards/:id/", "Change, delete or restore a dashboard"),
+    op::<documents::Delete<Dashboards>>("DELETE", "P/dashboards/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
+    op::<documents::ActivityOfOne<Dashboards>>("GET", "P/dashboards/:id/activity/", "What was changed of a dashboard"),
+    op::<documents::dashboards::CopyTile>("POST", "P/dashboards/:id/copy_tile/", "Put a tile of another dashboard on this one, too"),
+    op::<documents::dashboards::MoveTile>("PATCH", "P/dashboards/:id/move_tile/", "Move a tile to another dashboard"),
+    op::<documents::dashboards::ReorderTiles>("POST", "P/dashboards/:id/reorder_tiles/", "Put tiles in an order"),
+    op::<documents::dashboards::RunInsights>("GET", "P/dashboards/:id/run_insights/", "The results of the insights of a dashboard").analytics().or(&[INVALID]),
     op::<sharing::Retrieve<Dashboards>>("GET", "P/dashboards/:id/sharing/", "The link to a dashboard"),
     op::<sharing::Update<Dashboards>>("PATCH", "P/dashboards/:id/sharing/", "Turn the link to a dashboard on or off, or say how it shows it"),
     op::<sharing::AddPassword<Dashboards>>("POST", "P/dashboards/:id/sharing/passwords/", "Give the link to a dashboard one more password, which is told once"),
@@ -225,20 +217,20 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics().described_by(&insights::retention::RETENTION),
     at("GET POST",  "P/insights/stickiness/",   "insight:read",          of_project!(insights::stickiness)).or_csv().analytics().described_by(&insights::TREND),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics().described_by(&insights::TREND),
-    at("GET",       "P/insights/",              "insight:read",          of_documents!(listed::list, Insight)).analytics().described_by(&documents::described::INSIGHT_LIST),
-    at("POST",      "P/insights/",              "insight:write",         of_documents!(create, Insight)).described_by(&documents::described::INSIGHT_CREATE),
-    at("GET",       "P/insights/activity/",     "activity_log:read",     of_documents!(activity, Insight)).described_by(&documents::described::INSIGHT_ACTIVITY),
-    at("GET",       "P/insights/my_last_viewed/", "insight:read",          of_documents!(my_last_viewed, Insight)).described_by(&documents::described::INSIGHT_MY_LAST_VIEWED),
-    at("GET",       "P/insights/:id/",          "insight:read",          of_documents!(retrieve, Insight)).analytics().described_by(&documents::described::INSIGHT_RETRIEVE),
-    at("PUT PATCH", "P/insights/:id/",          "insight:write",         of_documents!(update, Insight)).described_by(&documents::described::INSIGHT_UPDATE),
-    at("DELETE",    "P/insights/:id/",          "insight:write",         of_documents!(delete, Insight)).unlisted().described_by(&documents::described::INSIGHT_DELETE),
-    at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)).described_by(&documents::described::INSIGHT_ACTIVITY_OF_ONE),
+    op::<documents::listed::List<Insights>>("GET", "P/insights/", "Saved insights that are not deleted, newest first").analytics().or(&[INVALID]),
+    op::<documents::Create<Insights>>("POST", "P/insights/", "Make a saved insight"),
+    op::<documents::Activity<Insights>>("GET", "P/insights/activity/", "What was changed of saved insights"),
+    op::<documents::MyLastViewed>("GET", "P/insights/my_last_viewed/", "Insights that the asker looked at last, the last one first"),
+    op::<documents::Retrieve<Insights>>("GET", "P/insights/:id/", "A saved insight, also a deleted one").analytics().or(&[INVALID]),
+    op::<documents::Update<Insights>>("PUT PATCH", "P/insights/:id/", "Change, delete or restore a saved insight"),
+    op::<documents::Delete<Insights>>("DELETE", "P/insights/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
+    op::<documents::ActivityOfOne<Insights>>("GET", "P/insights/:id/activity/", "What was changed of a saved insight"),
     op::<sharing::Retrieve<Insights>>("GET", "P/insights/:id/sharing/", "The link to a saved insight"),
     op::<sharing::Update<Insights>>("PATCH", "P/insights/:id/sharing/", "Turn the link to a saved insight on or off, or say how it shows it"),
     op::<sharing::AddPassword<Insights>>("POST", "P/insights/:id/sharing/passwords/", "Give the link to a saved insight one more password, which is told once"),
     op::<sharing::RemovePassword<Insights>>("DELETE", "P/insights/:id/sharing/passwords/:password/", "Remove a password of the link to a saved insight; whoever was let in by it is let in no more"),
     op::<sharing::Refresh<Insights>>("POST", "P/insights/:id/sharing/refresh/", "Give the link to a saved insight another token; the one before leads nowhere from then on"),
-    at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)).described_by(&documents::described::INSIGHT_VIEWED),
+    op::<documents::View>("POST", "P/insights/:id/viewed/", "Note that the asker looked at it"),
 
     op::<persons::List>("GET", "P/persons/", "Persons, newest first").or_csv().analytics().or(&[INVALID]),
     op::<persons::Create>("POST", "P/persons/", "Refused: persons are made by events such as $identify").unlisted().analytics().or(&[("405", "CreationRefused")]),

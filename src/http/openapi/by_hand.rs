@@ -38,5 +38,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action ActionWrite Annotation AnnotationWrite CorrelationAnswer Dashboard DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightInList InsightWrite PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer TrendAnswer
+    Action Annotation CorrelationAnswer Dashboard DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightInList PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer TrendAnswer
 }

@@ -1,213 +1,327 @@
-//! What users save beside events: actions, insights, annotations and dashboards. One set of functions for all of
-//! them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
+//! What users save beside events: actions, insights, annotations and dashboards. One set of operations for
+//! all of them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
 //! deleted by setting `deleted`; DELETE is refused, as for cohorts.
 
 mod boards;
 mod body;
 pub mod dashboards;
-pub mod described;
 pub(in crate::routes) mod form;
 pub mod kinds;
 pub mod listed;
 mod question;
-pub(in crate::routes) mod results;
+pub mod results;
 pub(in crate::routes) mod rights;
+pub mod sent;
 pub mod shared;
 pub mod sharing;
+pub mod shown;
 pub(in crate::routes) mod tiles;
 pub mod unlock;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::budget::Memory;
-use crate::call::Call;
-use crate::fields::{Fields, refused};
-use crate::response::{Problem, Response};
+use crate::fields::refused;
+use crate::openapi::Shape;
+use crate::operation::input::{InQuery, input};
+use crate::operation::{Context, Operation};
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::activity;
+use crate::routes::activity::{Entries, Place};
 use crate::routes::documents::boards::Edit;
-use crate::routes::documents::results::Asked;
+use crate::routes::documents::kinds::{DocumentKind, Id, Insights, Of};
+use crate::routes::documents::results::{Asked, Results};
 use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::sent::{Change, Copied, New};
+use crate::routes::documents::shown::{Made, Never, Noted, Seen, Shown};
 use crate::routes::store::problem;
-use crate::routes::{activity, store};
-use weir_app::App;
-use weir_base::error::Kind as ErrorKind;
-use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
 /// Insights in the list of those that the caller looked at last (PostHog's figure).
 const LAST_VIEWED_MAX: usize = 5;
 
-/// `POST`. A dashboard may be a copy of another one; see [`dashboards`].
-pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let memory = request.memory();
-    let sent = (Fields::read(request).await?, &memory);
-    let made = add(app, &asker, sent, kind).await?;
-    let document = DocumentText::of(&made);
-    let shown = (&document, &Viewer::from(&asker));
-    tiles::answer(app, StatusCode::CREATED, shown, (&Asked::kept(), &memory)).await
+/// Allowed methods of one document.
+const ALLOW: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
+
+input! {
+    /// Makes a document. A dashboard may be a copy of another one; see [`dashboards`].
+    pub struct Create<K: DocumentKind> {
+        body document: New<K>,
+    }
 }
 
-/// Creates a document with the fields that were sent.
-pub(super) async fn add(
-    app: &App,
-    asker: &Principal,
-    (mut sent, memory): (Fields, &Memory),
+impl<K: DocumentKind> Operation for Create<K> {
+    type Who = Principal;
+    type Out = Made<K::Shown>;
+    const SCOPE: &'static str = K::WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let New { fields, copied, .. } = self.document;
+        let made = add(cx, K::KIND, fields, copied).await?;
+        let shown = Shown::changed(cx, &made).await?;
+        Ok(Made { id: made.id, short_id: made.text("short_id").to_owned(), shown })
+    }
+}
+
+/// Makes a document with these fields.
+async fn add(
+    cx: &Context<Principal>,
     kind: Kind,
+    mut fields: Map<String, Value>,
+    copied: Option<Copied>,
 ) -> Result<Arc<Document>, Problem> {
-    let place = (asker.project.id, asker.user.id);
-    let source = match kind {
-        Kind::Dashboard => {
-            dashboards::Source::read(app, asker.project.id, (&mut sent, memory)).await?
-        }
-        _ => None,
+    let (app, asker, project, user) = (&cx.app, &cx.who, cx.who.project.id, cx.user());
+    let source = match copied {
+        Some(copied) => Some(dashboards::Source::of(cx, copied).await?),
+        None => None,
     };
-    let mut fields = form::read(&mut sent, kind, true)?;
     rights::check_new(app, asker, (kind, &fields)).await?;
     if source.as_ref().is_some_and(dashboards::Source::is_deep) {
         auth::require(&asker.key, "insight:write")?;
     }
-    check_references(app, asker.project.id, kind, &mut fields).await?;
+    check_references(cx, kind, &mut fields).await?;
     let boards = fields.get("dashboards").map(form::ids).unwrap_or_default();
-    dashboards::check_edits(app, asker, &boards).await?;
+    dashboards::check_edits(cx, &boards).await?;
     if kind == Kind::Insight {
         fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
     }
-    let metadata = app.node.metadata.clone();
-    let write = async move {
+    let write = |metadata: Metadata| async move {
         match kind {
-            Kind::Dashboard => dashboards::make(&metadata, place, fields, source).await,
-            _ => metadata.create_document(place.0, place.1, kind, fields).await,
+            Kind::Dashboard => dashboards::make(&metadata, project, user, fields, source).await,
+            _ => metadata.create_document(project, user, kind, fields).await,
         }
     };
-    store::write(app, "create-document", write).await
+    cx.write("create-document", write).await
 }
 
-/// `GET :id/`, also for a deleted document. `refresh` says how results are obtained; `from_dashboard` is the dashboard
-/// whose filters and variables hold for an insight.
-pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let project = &asker.project;
-    let document = app.node.metadata.document_text(project.id, kind, id).await.map_err(problem)?;
-    let mut asked = Asked::of(&request, &asker.key)?;
-    let board = request.query("from_dashboard").filter(|id| !id.is_empty());
-    if let Some(board) = board.filter(|_| kind == Kind::Insight) {
-        let unknown = || {
-            let detail = format!("Invalid pk \"{board}\" - object does not exist.");
-            refused("from_dashboard", "does_not_exist", detail)
-        };
-        let board: i64 = board.parse().map_err(|_| unknown())?;
-        match app.node.metadata.document(project.id, Kind::Dashboard, board).await {
-            Ok(board) => asked.frame = asked.frame.over(&board),
-            Err(MetadataError::NotFound(_)) => return Err(unknown()),
-            Err(error) => return Err(problem(error)),
-        }
+input! {
+    /// One document, also a deleted one.
+    pub struct Retrieve<K: DocumentKind> {
+        path id: Id<K>,
+        query how: How<K>,
     }
-    let shown = (&document, &Viewer::from(&asker));
-    tiles::answer(app, StatusCode::OK, shown, (&asked, &request.memory())).await
 }
 
-/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores, with `delete_insights` the
-/// insights that are on no other dashboard, too.
-pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let (user, key) = (asker.user.id, DocumentKey { project: asker.project.id, kind, id });
-    // 404 for an unknown document precedes 400 for a bad body.
-    let before = app.node.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+/// How a document is shown: its results as [`Results`] says, an insight with the filters and variables of a dashboard.
+#[derive(Debug)]
+pub struct How<K> {
+    results: Results,
+    /// The id of the dashboard.
+    board: Option<String>,
+    kind: PhantomData<K>,
+}
+
+impl<K: DocumentKind> InQuery for How<K> {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        K::describe_one(shape);
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let results = Results::take(request, name)?;
+        let board = request.query("from_dashboard").filter(|id| !id.is_empty());
+        let board = board.filter(|_| K::KIND == Kind::Insight).map(Cow::into_owned);
+        Ok(Self { results, board, kind: PhantomData })
+    }
+}
+
+impl<K: DocumentKind> Operation for Retrieve<K> {
+    type Who = Principal;
+    type Out = Shown<K::Shown>;
+    const SCOPE: &'static str = K::READ;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (id, How { results, board, .. }) = (self.id.number, self.how);
+        let document = cx.metadata().document_text(cx.who.project.id, K::KIND, id).await;
+        let document = document.map_err(problem)?;
+        let asked = framed(cx, results.of(&cx.who.key)?, board).await?;
+        Shown::of(cx, &document, &asked).await
+    }
+}
+
+/// The same, with what the dashboard of this id changes.
+async fn framed(
+    cx: &Context<Principal>,
+    mut asked: Asked,
+    board: Option<String>,
+) -> Result<Asked, Problem> {
+    let Some(board) = board else { return Ok(asked) };
+    let unknown = || {
+        let detail = format!("Invalid pk \"{board}\" - object does not exist.");
+        refused("from_dashboard", "does_not_exist", detail)
+    };
+    let id: i64 = board.parse().map_err(|_| unknown())?;
+    match cx.metadata().document(cx.who.project.id, Kind::Dashboard, id).await {
+        Ok(board) => asked.frame = asked.frame.over(&board),
+        Err(MetadataError::NotFound(_)) => return Err(unknown()),
+        Err(error) => return Err(problem(error)),
+    }
+    Ok(asked)
+}
+
+input! {
+    /// Changes a document; `deleted` deletes and restores it, with `delete_insights` the insights of a dashboard that are on
+    /// no other one, too.
+    pub struct Update<K: DocumentKind> {
+        path id: Id<K>,
+        body change: Change<K>,
+    }
+}
+
+impl<K: DocumentKind> Operation for Update<K> {
+    type Who = Principal;
+    type Out = Shown<K::Shown>;
+    const SCOPE: &'static str = K::WRITE;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Change { fields, deleted, is_with_insights, .. } = self.change;
+        let change = Edit { fields, deleted, is_with_insights };
+        let (project, id) = (cx.who.project.id, self.id.number);
+        let key = DocumentKey { project, kind: K::KIND, id };
+        let changed = edit(cx, key, change).await?;
+        Shown::changed(cx, &changed).await
+    }
+}
+
+/// Changes a document, and those that it is connected with.
+async fn edit(
+    cx: &Context<Principal>,
+    key: DocumentKey,
+    mut edit: Edit,
+) -> Result<Arc<Document>, Problem> {
+    let (app, asker, user) = (&cx.app, &cx.who, cx.user());
+    let DocumentKey { project, kind, id } = key;
+    let before = cx.metadata().document(project, kind, id).await.map_err(problem)?;
     rights::check_edit(&before, &asker.user)?;
-    let memory = request.memory();
-    let mut sent = Fields::read(request).await?;
-    let deleted = sent.boolean("deleted")?;
-    let is_with_insights =
-        kind == Kind::Dashboard && sent.boolean("delete_insights")?.unwrap_or(false);
-    let mut fields = form::read(&mut sent, kind, false)?;
-    rights::check_restriction(&before, &fields, &asker.user)?;
-    check_references(app, asker.project.id, kind, &mut fields).await?;
-    let edit = Edit { fields, deleted, is_with_insights };
-    rights::check_change(app, &asker, (&before, &edit)).await?;
-    let others = dashboards::connected(app, &asker, (&before, &memory), &edit).await?;
-    let metadata = app.node.metadata.clone();
-    let write = async move {
+    rights::check_restriction(&before, &edit.fields, &asker.user)?;
+    check_references(cx, kind, &mut edit.fields).await?;
+    rights::check_change(app, asker, (&before, &edit)).await?;
+    let others = dashboards::connected(cx, &before, &edit).await?;
+    let write = |metadata: Metadata| async move {
         let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
         metadata.edit_documents(user, key, others, edit).await
     };
-    let changed = store::write(app, "update-document", write).await?;
-    let document = DocumentText::of(&changed);
-    let shown = (&document, &Viewer::from(&asker));
-    tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), &memory)).await
+    cx.write("update-document", write).await
 }
 
-/// Allowed methods of one document.
-const ALLOW: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
-
-/// `DELETE :id/`: refused; documents are deleted by `deleted`.
-pub async fn delete(_app: &App, _call: Call<Principal>, _kind: Kind) -> Result<Response, Problem> {
-    Err(Problem::method_not_allowed(&Method::DELETE, ALLOW)
-        .with_detail("Method \"DELETE\" not allowed. Change the field deleted to true instead."))
-}
-
-/// `GET :id/activity/`; without an id, of all documents of the kind.
-pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    if !call.parameters.is_empty() {
-        let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
-        app.node.metadata.document(project, kind, id).await.map_err(problem)?;
+input! {
+    /// Refused; documents are deleted by `deleted`.
+    pub struct Delete<K: DocumentKind> {
+        query kind: Of<K>,
     }
-    activity::of_scope(app, call, kind.scope()).await
 }
 
-/// `POST :id/viewed/`: notes that the caller looked at the document.
-pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let (project, user) = (call.asker.project.id, call.asker.user.id);
-    let key = DocumentKey { project, kind, id: form::document_id(call.id())? };
-    let metadata = app.node.metadata.clone();
-    let write = async move { metadata.view_document(user, key).await };
-    store::write(app, "view-document", write).await?;
-    Ok(Response::empty(StatusCode::CREATED))
+impl<K: DocumentKind> Operation for Delete<K> {
+    type Who = Principal;
+    type Out = Never;
+    const SCOPE: &'static str = K::WRITE;
+
+    async fn perform(self, _: &Context<Principal>) -> Result<Never, Problem> {
+        let detail = "Method \"DELETE\" not allowed. Change the field deleted to true instead.";
+        Err(Problem::method_not_allowed(&Method::DELETE, ALLOW).with_detail(detail))
+    }
 }
 
-/// `GET my_last_viewed/`: what the caller looked at last, without what was deleted since.
-pub async fn my_last_viewed(
-    app: &App,
-    call: Call<Principal>,
-    kind: Kind,
-) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let (project, user) = (asker.project.id, asker.user.id);
-    let viewed = app.node.metadata.viewed_documents(project, user, kind).await.map_err(problem)?;
-    let ids = viewed.iter().map(|(id, _)| *id).collect();
-    let heads = app.node.metadata.document_texts(project, kind, ids).await.map_err(problem)?;
-    let mut shown: Vec<DocumentText> = heads;
-    shown.retain(|document| !document.head.deleted);
-    shown.truncate(LAST_VIEWED_MAX);
-    let mut text = vec![b'['];
-    let bodies = body::bodies(app, &shown, &Viewer::from(&asker)).await?;
-    for (document, mut body) in shown.iter().zip(bodies) {
-        let id = document.head.id;
-        let at = viewed.iter().find(|(own, _)| *own == id).map(|(_, at)| at.to_rfc3339());
-        body.set("last_viewed_at", json!(at));
-        if text.len() > 1 {
-            text.push(b',');
+input! {
+    /// What was changed of all documents of a kind.
+    pub struct Activity<K: DocumentKind> {
+        query kind: Of<K>,
+        query place: Place,
+    }
+}
+
+impl<K: DocumentKind> Operation for Activity<K> {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "activity_log:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        activity::of_item(cx, K::KIND.scope(), None, self.place).await
+    }
+}
+
+input! {
+    /// What was changed of a document.
+    pub struct ActivityOfOne<K: DocumentKind> {
+        path id: Id<K>,
+        query place: Place,
+    }
+}
+
+impl<K: DocumentKind> Operation for ActivityOfOne<K> {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = "activity_log:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        let id = self.id.number;
+        cx.metadata().document(cx.who.project.id, K::KIND, id).await.map_err(problem)?;
+        activity::of_item(cx, K::KIND.scope(), Some(id.to_string()), self.place).await
+    }
+}
+
+input! {
+    /// Notes that the caller looked at an insight.
+    pub struct View {
+        path id: Id<Insights>,
+    }
+}
+
+impl Operation for View {
+    type Who = Principal;
+    type Out = Noted;
+    const SCOPE: &'static str = "insight:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Noted, Problem> {
+        let (project, id) = (cx.who.project.id, self.id.number);
+        let (user, key) = (cx.user(), DocumentKey { project, kind: Kind::Insight, id });
+        let write = |metadata: Metadata| async move { metadata.view_document(user, key).await };
+        cx.write("view-document", write).await?;
+        Ok(Noted)
+    }
+}
+
+input! {
+    /// The insights that the caller looked at last, without what was deleted since.
+    pub struct MyLastViewed {}
+}
+
+impl Operation for MyLastViewed {
+    type Who = Principal;
+    type Out = Seen;
+    const SCOPE: &'static str = "insight:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Seen, Problem> {
+        let (project, kind) = (cx.who.project.id, Kind::Insight);
+        let viewed = cx.metadata().viewed_documents(project, cx.user(), kind).await;
+        let viewed = viewed.map_err(problem)?;
+        let ids = viewed.iter().map(|(id, _)| *id).collect();
+        let found = cx.metadata().document_texts(project, kind, ids).await;
+        let mut shown: Vec<DocumentText> = found.map_err(problem)?;
+        shown.retain(|document| !document.head.deleted);
+        shown.truncate(LAST_VIEWED_MAX);
+        let mut bodies = body::bodies(&cx.app, &shown, &Viewer::from(&cx.who)).await?;
+        for (document, body) in shown.iter().zip(&mut bodies) {
+            let own = viewed.iter().find(|(id, _)| *id == document.head.id);
+            body.set("last_viewed_at", json!(own.map(|(_, at)| at.to_rfc3339())));
         }
-        body.write(&mut text).map_err(|error| Problem::of(ErrorKind::Internal, &error))?;
+        Ok(Seen { bodies })
     }
-    text.push(b']');
-    let answer = request.memory().reservation().counted(text)?;
-    Ok(Response::counted_json(StatusCode::OK, &answer))
 }
 
 /// Checks that the documents exist whose ids stand in fields. The short id of an insight is immutable, and kept with an
 /// annotation of it.
 async fn check_references(
-    app: &App,
-    project: ProjectId,
+    cx: &Context<Principal>,
     kind: Kind,
     fields: &mut Map<String, Value>,
 ) -> Result<(), Problem> {
@@ -216,7 +330,7 @@ async fn check_references(
         let Some(value) = fields.get(name) else { continue };
         let mut short_id = Value::Null;
         let ids = form::ids(value);
-        let found = app.node.metadata.document_texts(project, of, ids.clone()).await;
+        let found = cx.metadata().document_texts(cx.who.project.id, of, ids.clone()).await;
         let mut found = found.map_err(problem)?;
         found.retain(|document| !document.head.deleted);
         let known: HashSet<i64> = found.iter().map(|document| document.head.id).collect();

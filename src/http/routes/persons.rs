@@ -22,7 +22,7 @@ use crate::call::Rendering;
 use crate::fields::refused;
 use crate::openapi::{Parameter, Shape};
 use crate::operation::input::{InQuery, input};
-use crate::operation::output::{Long, Output, PageRows, Paged, Reply};
+use crate::operation::output::{Long, Never, Output, PageRows, Paged, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;

@@ -10,8 +10,8 @@ use crate::state::cohort;
 use crate::state::flag::Draft;
 use crate::state::parameters::Parameters;
 use weir_api::activity::{Author, Detail, Entry};
-use weir_api::flags::{ConditionTrace, Flag, FlagValue, PropertyTrace, TestedEvaluation};
 use weir_api::cohorts::Cohort;
+use weir_api::flags::{ConditionTrace, Flag, FlagValue, PropertyTrace, TestedEvaluation};
 
 const HOSTILE: &str = "\"></textarea><script>alert(1)</script>&amp;";
 

@@ -4,32 +4,31 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::budget::Memory;
-use crate::call::Call;
+use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::members::{Member, Members};
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
-use crate::response::{Problem, Response};
+use crate::openapi::{Parameter, Shape, by_hand};
+use crate::operation::input::{InQuery, input};
+use crate::operation::{Context, Operation};
+use crate::request::Request;
+use crate::response::Problem;
 use crate::routes::documents::boards::Edit;
-use crate::routes::documents::results::Asked;
+use crate::routes::documents::kinds::{Dashboards, Id};
+use crate::routes::documents::results::Results;
 use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::sent::{COPIED, Copied};
+use crate::routes::documents::shown::Shown;
 use crate::routes::documents::{boards, form, rights, tiles};
-use crate::routes::store;
 use crate::routes::store::problem;
-use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
-
-/// What a copy has of its source, unless something else is sent.
-const COPIED: [&str; 4] = ["filters", "variables", "breakdown_colors", "data_color_theme_id"];
 
 /// The field with the order of tiles.
 const ORDER: &str = "tile_order";
@@ -57,28 +56,27 @@ impl Source {
         self.is_deep
     }
 
-    /// Reads `use_dashboard` and `duplicate_tiles`.
-    pub(super) async fn read(
-        app: &App,
-        project: ProjectId,
-        (sent, memory): (&mut Fields, &Memory),
-    ) -> Result<Option<Self>, Problem> {
-        let is_deep = sent.boolean("duplicate_tiles")?.unwrap_or(false);
-        let Some(id) = sent.nullable_integer("use_dashboard")?.flatten() else { return Ok(None) };
-        let dashboard = named(app, project, ("use_dashboard", id)).await?;
-        let mut held = memory.reservation();
-        let (_, insights) = tiles::placed(app, &dashboard, &mut held).await?;
+    /// The dashboard of a field, with its insights.
+    ///
+    /// # Errors
+    ///
+    /// 400 if there is none of this id.
+    pub(super) async fn of(cx: &Context<Principal>, copied: Copied) -> Result<Self, Problem> {
+        let Copied { id, is_deep, sent } = copied;
+        let dashboard = named(cx, ("use_dashboard", id)).await?;
+        let mut held = cx.memory.reservation();
+        let (_, insights) = tiles::placed(&cx.app, &dashboard, &mut held).await?;
         let insights = insights.iter().map(DocumentText::whole).collect::<Result<_, _>>();
         let insights = insights.map_err(problem)?;
-        let sent = COPIED.into_iter().filter(|name| sent.peek(name).is_some()).collect();
-        Ok(Some(Self { dashboard, insights, is_deep, sent }))
+        Ok(Self { dashboard, insights, is_deep, sent })
     }
 }
 
 /// Makes a dashboard with these fields, as a copy if there is a source, and puts its insights on it.
 pub(super) async fn make(
     metadata: &Metadata,
-    place: (ProjectId, UserId),
+    project: ProjectId,
+    user: UserId,
     mut fields: Map<String, Value>,
     source: Option<Source>,
 ) -> Result<Arc<Document>, MetadataError> {
@@ -86,7 +84,7 @@ pub(super) async fn make(
     let mut insights = boards::insights_sent(&sent);
     if let Some(source) = source {
         let ids = match source.is_deep {
-            true => copies(metadata, place, &source.insights).await?,
+            true => copies(metadata, project, user, &source.insights).await?,
             false => source.insights.iter().map(|insight| (insight.id, insight.id)).collect(),
         };
         let other = |id: i64| ids.iter().find(|(own, _)| *own == id).map(|(_, other)| *other);
@@ -100,8 +98,8 @@ pub(super) async fn make(
         }
         fields.insert("creation_mode".to_owned(), json!("duplicate"));
     }
-    let fields = boards::fields_of_new(fields, place.0)?;
-    let board = metadata.create_document(place.0, place.1, Kind::Dashboard, fields).await?;
+    let fields = boards::fields_of_new(fields, project)?;
+    let board = metadata.create_document(project, user, Kind::Dashboard, fields).await?;
     if insights.is_empty() {
         return Ok(board);
     }
@@ -110,13 +108,14 @@ pub(super) async fn make(
         insights.iter_mut().for_each(|insight| boards::set_on(insight, board.id, true));
         Ok(())
     };
-    metadata.edit_documents(place.1, board.key(), insights, put).await
+    metadata.edit_documents(user, board.key(), insights, put).await
 }
 
 /// Copies insights. Pairs of an insight and its copy.
 async fn copies(
     metadata: &Metadata,
-    place: (ProjectId, UserId),
+    project: ProjectId,
+    user: UserId,
     insights: &[Document],
 ) -> Result<Vec<(i64, i64)>, MetadataError> {
     let copy = |insight: &Document| {
@@ -130,8 +129,8 @@ async fn copies(
         fields.insert("dashboards".to_owned(), json!([]));
         fields
     };
-    let all = insights.iter().map(copy).collect();
-    let made = metadata.create_insights(place.0, place.1, all).await?;
+    let made = insights.iter().map(copy).collect();
+    let made = metadata.create_insights(project, user, made).await?;
     Ok(insights.iter().zip(made).map(|(own, made)| (own.id, made.id)).collect())
 }
 
@@ -141,9 +140,8 @@ async fn copies(
 ///
 /// The asker may not change one of the dashboards among them.
 pub(super) async fn connected(
-    app: &App,
-    asker: &Principal,
-    (before, memory): (&Document, &Memory),
+    cx: &Context<Principal>,
+    before: &Document,
     edit: &Edit,
 ) -> Result<Vec<(Kind, i64)>, Problem> {
     match before.kind {
@@ -155,15 +153,15 @@ pub(super) async fn connected(
             let after: HashSet<i64> = after.into_iter().collect();
             let new: Vec<i64> = after.difference(&own).copied().collect();
             let left: Vec<i64> = own.difference(&after).copied().collect();
-            check_edits(app, asker, &[left.clone(), new].concat()).await?;
+            check_edits(cx, &[left.clone(), new].concat()).await?;
             Ok(left.into_iter().map(|id| (Kind::Dashboard, id)).collect())
         }
         Kind::Dashboard => {
             let sent = edit.fields.get("tiles").cloned().unwrap_or_default();
             let mut insights = boards::insights_sent(&sent);
             if edit.is_with_insights {
-                let mut held = memory.reservation();
-                let (_, shown) = tiles::placed(app, before, &mut held).await?;
+                let mut held = cx.memory.reservation();
+                let (_, shown) = tiles::placed(&cx.app, before, &mut held).await?;
                 insights.extend(shown.iter().map(|insight| insight.head.id));
             }
             insights.sort_unstable();
@@ -175,113 +173,235 @@ pub(super) async fn connected(
 }
 
 /// Checks that the asker may change dashboards; those that are not there count as such.
-pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
-    let (project, kind) = (asker.project.id, Kind::Dashboard);
-    let boards = app.node.metadata.document_texts(project, kind, ids.to_vec()).await;
+pub(super) async fn check_edits(cx: &Context<Principal>, ids: &[i64]) -> Result<(), Problem> {
+    let (project, kind) = (cx.who.project.id, Kind::Dashboard);
+    let boards = cx.metadata().document_texts(project, kind, ids.to_vec()).await;
     let boards = boards.map_err(problem)?;
     for board in boards {
         let board = board.with(&[rights::RESTRICTION.into()]).map_err(problem)?;
-        rights::check_edit(&board, &asker.user)?;
+        rights::check_edit(&board, &cx.who.user)?;
     }
     Ok(())
 }
 
-pub(crate) const MOVE_TILE: Description =
-    Description::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
-        .optional_body::<by_hand::DashboardsMoveTileUpdateBody>();
-
-/// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
-pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let ((asker, memory), from, mut sent) = opened(app, call).await?;
-    let tile = sent.object("tile")?.unwrap_or_default();
-    let tile = tile.get("id").and_then(Value::as_i64);
-    let tile = tile.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))?;
-    sent.require("toDashboard")?;
-    let to = sent.nullable_integer("toDashboard")?.flatten().unwrap_or_default();
-    let board = named(app, asker.project.id, ("toDashboard", to)).await?;
-    if to == from.id {
-        return Err(unknown("toDashboard", to));
+input! {
+    /// Moves a tile to another dashboard.
+    pub struct MoveTile {
+        path id: Id<Dashboards>,
+        body sent: DashboardsMoveTileUpdateBody,
     }
-    rights::check_edit(&board, &asker.user)?;
-    rights::check_shown(app, &asker, (Kind::Dashboard, &[from.id, to])).await?;
-    let mut others = vec![(Kind::Dashboard, to)];
-    others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
-    let edit = move |from: &mut Document, others: &mut [Document]| match others {
-        [to] if to.kind == Kind::Dashboard => boards::move_tile((from, to), tile, None),
-        [to, insight] => boards::move_tile((from, to), tile, Some(insight)),
-        // It is gone by now.
-        _ => Err(MetadataError::NotFound("document")),
-    };
-    edited(app, (&asker, &memory), (from.id, "move-tile"), (others, edit)).await
 }
 
-pub(crate) const COPY_TILE: Description =
-    Description::ok::<by_hand::Dashboard>("Put a tile of another dashboard on this one, too")
-        .body::<by_hand::DashboardsCopyTileBody>();
+impl Operation for MoveTile {
+    type Who = Principal;
+    type Out = Shown<by_hand::Dashboard>;
+    const SCOPE: &'static str = "dashboard:write";
 
-/// `POST :id/copy_tile/` with `fromDashboardId` and `tileId`: puts a tile of another dashboard on this one, too.
-pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let ((asker, memory), to, mut sent) = opened(app, call).await?;
-    sent.require("fromDashboardId")?;
-    sent.require("tileId")?;
-    let from = sent.nullable_integer("fromDashboardId")?.flatten().unwrap_or_default();
-    let tile = sent.nullable_integer("tileId")?.flatten().unwrap_or_default();
-    let from = named(app, asker.project.id, ("fromDashboardId", from)).await?;
-    rights::check_shown(app, &asker, (Kind::Dashboard, &[to.id])).await?;
-    let insight = boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight));
-    let edit = move |to: &mut Document, others: &mut [Document]| {
-        boards::copy_tile((&from, to), tile, others.first_mut())
-    };
-    edited(app, (&asker, &memory), (to.id, "copy-tile"), (insight.into_iter().collect(), edit))
-        .await
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let from = opened(cx, self.id.number).await?.id;
+        let DashboardsMoveTileUpdateBody { tile, toDashboard } = self.sent;
+        let (tile, to) = (tile.required()?, toDashboard.required("toDashboard")?);
+        let board = named(cx, ("toDashboard", to)).await?;
+        if to == from {
+            return Err(unknown("toDashboard", to));
+        }
+        rights::check_edit(&board, &cx.who.user)?;
+        rights::check_shown(&cx.app, &cx.who, (Kind::Dashboard, &[from, to])).await?;
+        let mut others = vec![(Kind::Dashboard, to)];
+        others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
+        let edit = move |from: &mut Document, others: &mut [Document]| match others {
+            [to] if to.kind == Kind::Dashboard => boards::move_tile((from, to), tile, None),
+            [to, insight] => boards::move_tile((from, to), tile, Some(insight)),
+            // It is gone by now.
+            _ => Err(MetadataError::NotFound("document")),
+        };
+        edited(cx, (from, "move-tile"), (others, edit)).await
+    }
 }
 
-pub(crate) const REORDER_TILES: Description =
-    Description::ok::<by_hand::Dashboard>("Put tiles in an order")
-        .body::<by_hand::DashboardsReorderTilesBody>();
-
-/// `POST :id/reorder_tiles/` with `tile_order`, the ids of tiles: puts them first, in this order.
-pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let ((asker, memory), board, mut sent) = opened(app, call).await?;
-    sent.require(ORDER)?;
-    let order = sent.ids(ORDER)?.unwrap_or_default();
-    let wrong = |code, detail: String| Err(refused(ORDER, code, detail));
-    if order.is_empty() {
-        return wrong("empty", "This list may not be empty.".to_owned());
+body! {
+    /// Which tile is moved, and where to.
+    #[expect(non_snake_case, reason = "names of the API")]
+    pub struct DashboardsMoveTileUpdateBody {
+        /// The tile.
+        tile: TileId,
+        /// The dashboard that it is moved to.
+        toDashboard: Named,
     }
-    if order.len() > form::TILES_MAX {
-        return wrong("max_length", format!("A dashboard has at most {} tiles.", form::TILES_MAX));
-    }
-    rights::check_shown(app, &asker, (Kind::Dashboard, &[board.id])).await?;
-    let insights = order.iter().filter_map(|tile| boards::insight_of_tile(*tile));
-    let others = insights.map(|insight| (Kind::Insight, insight)).collect();
-    let edit = move |board: &mut Document, insights: &mut [Document]| {
-        boards::order_tiles(board, &order, insights)
-    };
-    edited(app, (&asker, &memory), (board.id, "reorder-tiles"), (others, edit)).await
 }
 
-/// The dashboard of a request, which the asker may change, and what is sent.
-async fn opened(
-    app: &App,
-    call: Call<Principal>,
-) -> Result<((Principal, Memory), Document, Fields), Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let memory = request.memory();
-    let board = app.node.metadata.document(asker.project.id, Kind::Dashboard, id).await;
+input! {
+    /// Puts a tile of another dashboard on this one, too.
+    pub struct CopyTile {
+        path id: Id<Dashboards>,
+        body sent: DashboardsCopyTileBody,
+    }
+}
+
+impl Operation for CopyTile {
+    type Who = Principal;
+    type Out = Shown<by_hand::Dashboard>;
+    const SCOPE: &'static str = "dashboard:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let to = opened(cx, self.id.number).await?.id;
+        let DashboardsCopyTileBody { fromDashboardId, tileId } = self.sent;
+        let from = fromDashboardId.required("fromDashboardId")?;
+        let tile = tileId.required("tileId")?;
+        let from = named(cx, ("fromDashboardId", from)).await?;
+        rights::check_shown(&cx.app, &cx.who, (Kind::Dashboard, &[to])).await?;
+        let insight = boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight));
+        let edit = move |to: &mut Document, others: &mut [Document]| {
+            boards::copy_tile((&from, to), tile, others.first_mut())
+        };
+        edited(cx, (to, "copy-tile"), (insight.into_iter().collect(), edit)).await
+    }
+}
+
+body! {
+    /// Which tile is copied.
+    #[expect(non_snake_case, reason = "names of the API")]
+    pub struct DashboardsCopyTileBody {
+        /// The dashboard that has it.
+        fromDashboardId: Named,
+        /// The tile.
+        tileId: Named,
+    }
+}
+
+input! {
+    /// Puts tiles first, in an order.
+    pub struct ReorderTiles {
+        path id: Id<Dashboards>,
+        body sent: DashboardsReorderTilesBody,
+    }
+}
+
+impl Operation for ReorderTiles {
+    type Who = Principal;
+    type Out = Shown<by_hand::Dashboard>;
+    const SCOPE: &'static str = "dashboard:write";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let board = opened(cx, self.id.number).await?.id;
+        let order = self.sent.tile_order.required()?;
+        rights::check_shown(&cx.app, &cx.who, (Kind::Dashboard, &[board])).await?;
+        let insights = order.iter().filter_map(|tile| boards::insight_of_tile(*tile));
+        let others = insights.map(|insight| (Kind::Insight, insight)).collect();
+        let edit = move |board: &mut Document, insights: &mut [Document]| {
+            boards::order_tiles(board, &order, insights)
+        };
+        edited(cx, (board, "reorder-tiles"), (others, edit)).await
+    }
+}
+
+body! {
+    /// The order of tiles.
+    pub struct DashboardsReorderTilesBody {
+        /// Those that come first.
+        tile_order: TileOrder,
+    }
+}
+
+/// The id of something in a body, which has to be there; the dashboard in the path is looked for first. Null is the id of
+/// nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Named(Option<i64>);
+
+impl Named {
+    fn required(self, name: &'static str) -> Result<i64, Problem> {
+        self.0.ok_or_else(|| missing(name))
+    }
+}
+
+impl Field for Named {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(fields.nullable_integer(name)?.map(Option::unwrap_or_default)))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer"})
+    }
+}
+
+/// A tile, of which clients send more than its id.
+#[derive(Clone, Copy, Debug)]
+pub struct TileId(Option<i64>);
+
+impl TileId {
+    fn required(self) -> Result<i64, Problem> {
+        self.0.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))
+    }
+}
+
+impl Field for TileId {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let tile = fields.object(name)?.unwrap_or_default();
+        Ok(Self(tile.get("id").and_then(Value::as_i64)))
+    }
+
+    fn schema() -> Value {
+        json!({
+            "type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}},
+        })
+    }
+}
+
+/// Ids of tiles, in their order.
+#[derive(Clone, Debug)]
+pub struct TileOrder(Option<Vec<i64>>);
+
+impl TileOrder {
+    fn required(self) -> Result<Vec<i64>, Problem> {
+        let order = self.0.ok_or_else(|| missing(ORDER))?;
+        if order.is_empty() {
+            return Err(refused(ORDER, "empty", "This list may not be empty."));
+        }
+        if order.len() > form::TILES_MAX {
+            let detail = format!("A dashboard has at most {} tiles.", form::TILES_MAX);
+            return Err(refused(ORDER, "max_length", detail));
+        }
+        Ok(order)
+    }
+}
+
+impl Field for TileOrder {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(fields.ids(name)?))
+    }
+
+    fn schema() -> Value {
+        json!({
+            "type": "array", "items": {"type": "integer"}, "minItems": 1,
+            "maxItems": form::TILES_MAX,
+        })
+    }
+}
+
+fn missing(name: &'static str) -> Problem {
+    refused(name, "required", "This field is required.")
+}
+
+/// The dashboard of this id, which the caller may change.
+async fn opened(cx: &Context<Principal>, id: i64) -> Result<Document, Problem> {
+    let board = cx.metadata().document(cx.who.project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
-    rights::check_edit(&board, &asker.user)?;
-    Ok(((asker, memory), board, Fields::read(request).await?))
+    rights::check_edit(&board, &cx.who.user)?;
+    Ok(board)
 }
 
 /// The dashboard that a field names.
 async fn named(
-    app: &App,
-    project: ProjectId,
+    cx: &Context<Principal>,
     (field, id): (&'static str, i64),
 ) -> Result<Document, Problem> {
-    match app.node.metadata.document(project, Kind::Dashboard, id).await {
+    match cx.metadata().document(cx.who.project.id, Kind::Dashboard, id).await {
         Ok(board) if !board.deleted => Ok(board),
         Ok(_) | Err(MetadataError::NotFound(_)) => Err(unknown(field, id)),
         Err(error) => Err(problem(error)),
@@ -292,68 +412,82 @@ fn unknown(field: &'static str, id: i64) -> Problem {
     refused(field, "does_not_exist", format!("Invalid pk \"{id}\" - object does not exist."))
 }
 
-/// Changes a dashboard, and others with it; the response with the dashboard.
+/// Changes a dashboard, and others with it; the dashboard as it is then.
 async fn edited(
-    app: &App,
-    (asker, memory): (&Principal, &Memory),
+    cx: &Context<Principal>,
     (id, name): (i64, &'static str),
     edit: (
         Vec<(Kind, i64)>,
         impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send + 'static,
     ),
-) -> Result<Response, Problem> {
-    let (metadata, user) = (app.node.metadata.clone(), asker.user.id);
-    let key = DocumentKey { project: asker.project.id, kind: Kind::Dashboard, id };
-    let (others, edit) = edit;
-    let write = async move { metadata.edit_documents(user, key, others, edit).await };
-    let changed = store::write(app, name, write).await?;
-    let document = DocumentText::of(&changed);
-    let shown = (&document, &Viewer::from(asker));
-    tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), memory)).await
+) -> Result<Shown<by_hand::Dashboard>, Problem> {
+    let (user, (others, edit)) = (cx.user(), edit);
+    let key = DocumentKey { project: cx.who.project.id, kind: Kind::Dashboard, id };
+    let write =
+        |metadata: Metadata| async move { metadata.edit_documents(user, key, others, edit).await };
+    let changed = cx.write(name, write).await?;
+    Shown::changed(cx, &changed).await
 }
 
-pub(crate) const RUN_INSIGHTS: Description = Description::ok::<
-    by_hand::DashboardsRunInsightsRetrieveAnswer,
->("The results of the insights of a dashboard")
-.query(&[
-    Parameter::shared("refresh"),
-    Parameter::shared("filters_override"),
-    Parameter::shared("variables_override"),
-    Parameter::one_of("output_format", &["json"]),
-])
-.or(&[INVALID]);
+input! {
+    /// The results of the insights of a dashboard.
+    pub struct RunInsights {
+        path id: Id<Dashboards>,
+        query results: Results,
+        query output_format: Json,
+    }
+}
 
-/// `GET :id/run_insights/`: the results of the insights of a dashboard.
-pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let project = &asker.project;
-    let board = app.node.metadata.document_text(project.id, Kind::Dashboard, id).await;
-    let board = board.map_err(problem)?;
-    let asked = Asked::of(&request, &asker.key)?;
-    if asked.refresh.is_later() {
-        let detail = "Expected one of force_cache, blocking, force_blocking.";
-        return Err(refused("refresh", "invalid_choice", detail));
+/// The format of results: `json` alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Json;
+
+impl InQuery for Json {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::one_of(name, &["json"]));
     }
-    if request.query("output_format").is_some_and(|format| format != "json" && !format.is_empty()) {
-        return Err(refused("output_format", "invalid_choice", "Results have the format json."));
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        if request.query(name).is_some_and(|format| format != "json" && !format.is_empty()) {
+            return Err(refused(name, "invalid_choice", "Results have the format json."));
+        }
+        Ok(Self)
     }
-    let memory = request.memory();
-    let whole = tiles::whole(app, &board, &Viewer::from(&asker), (&asked, &memory)).await?;
-    let tiles::Whole { mut body, held } = whole;
-    let tiles = match body.remove("tiles") {
-        Some(Member::List(tiles)) => tiles,
-        _ => Vec::new(),
-    };
-    let result = |mut tile: Members| {
-        let Some(Member::Object(insight)) = tile.remove("insight") else { return None };
-        let mut insight = insight.part(&OF_RESULTS);
-        OF_RESULTS.iter().for_each(|name| insight.set_if_absent(name, Value::Null));
-        let mut tile = tile.part(&["id", "error"]);
-        tile.set("insight", Member::Object(insight));
-        Some(tile)
-    };
-    let results = tiles.into_iter().filter_map(result).collect();
-    let body = Members::from_iter([("results".to_owned(), Member::List(results))]);
-    body.answer(&app.node.cpu, StatusCode::OK, (&memory, held)).await
+}
+
+impl Operation for RunInsights {
+    type Who = Principal;
+    type Out = Shown<by_hand::DashboardsRunInsightsRetrieveAnswer>;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (project, id) = (cx.who.project.id, self.id.number);
+        let board = cx.metadata().document_text(project, Kind::Dashboard, id).await;
+        let board = board.map_err(problem)?;
+        let asked = self.results.of(&cx.who.key)?;
+        if asked.refresh.is_later() {
+            let detail = "Expected one of force_cache, blocking, force_blocking.";
+            return Err(refused("refresh", "invalid_choice", detail));
+        }
+        let viewer = Viewer::from(&cx.who);
+        let whole = tiles::whole(&cx.app, &board, &viewer, (&asked, &cx.memory)).await?;
+        let tiles::Whole { mut body, held } = whole;
+        let tiles = match body.remove("tiles") {
+            Some(Member::List(tiles)) => tiles,
+            _ => Vec::new(),
+        };
+        let results = tiles.into_iter().filter_map(result).collect();
+        let body = Members::from_iter([("results".to_owned(), Member::List(results))]);
+        Ok(Shown::from(tiles::Whole { body, held }))
+    }
+}
+
+/// What the results of a dashboard have of a tile; `None` without an insight.
+fn result(mut tile: Members) -> Option<Members> {
+    let Some(Member::Object(insight)) = tile.remove("insight") else { return None };
+    let mut insight = insight.part(&OF_RESULTS);
+    OF_RESULTS.iter().for_each(|name| insight.set_if_absent(name, Value::Null));
+    let mut tile = tile.part(&["id", "error"]);
+    tile.set("insight", Member::Object(insight));
+    Some(tile)
 }

@@ -1,4 +1,4 @@
-//! The fields of documents in requests: [`read`]. Each kind has a table of them.
+//! The fields of documents in requests: [`read`], and as they are described: [`properties`]. Each kind has a table of them.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, refused};
 use crate::response::Problem;
-use weir_insights::action::Action;
+use weir_insights::action::{Action, STEPS_MAX};
 use weir_insights::known;
 use weir_insights::node::NodeError;
 use weir_insights::saved::check_filters;
@@ -30,8 +30,8 @@ enum Form {
     Integer,
     /// A point in time; null.
     Time,
-    /// A JSON object; an empty one.
-    Object,
+    /// A JSON object, and what it has; an empty one.
+    Object(&'static str),
     /// One of these texts; the first one.
     Choice(&'static [&'static str]),
     /// The id of a document of this kind; null.
@@ -91,7 +91,7 @@ const DASHBOARD: &[Field] = &[
     ("description", Form::Text(8192)),
     ("pinned", Form::Truth),
     ("filters", Form::Filters),
-    ("variables", Form::Object),
+    ("variables", Form::Object("Values of the variables of SQL, by their ids")),
     ("breakdown_colors", Form::Any),
     ("data_color_theme_id", Form::Integer),
     ("restriction_level", Form::Number(&[ANYBODY_EDITS, CREATOR_EDITS])),
@@ -168,9 +168,9 @@ fn id(item: &Value) -> Option<i64> {
     item.get("insight").unwrap_or(item).as_i64()
 }
 
-/// The id of a document in a path.
-pub(super) fn document_id(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| Problem::not_found("Not found."))
+/// The schemas of the fields of a kind.
+pub(super) fn properties(kind: Kind) -> Map<String, Value> {
+    table(kind).iter().map(|(name, form)| ((*name).to_owned(), form.schema())).collect()
 }
 
 /// Reads the fields that were sent; of a new document all.
@@ -194,7 +194,7 @@ impl Form {
             Self::Text(_) => json!(""),
             Self::Truth => json!(false),
             Self::Tags | Self::Many(_) | Self::Steps | Self::Tiles => json!([]),
-            Self::Object | Self::Filters | Self::OldFilters => json!({}),
+            Self::Object(_) | Self::Filters | Self::OldFilters => json!({}),
             Self::Number(numbers) => numbers.first().copied().into(),
             Self::Choice(choices) => choices.first().copied().into(),
             Self::NullableText(_)
@@ -203,6 +203,44 @@ impl Form {
             | Self::Time
             | Self::Query
             | Self::One(_) => Value::Null,
+        }
+    }
+
+    /// What a client may send.
+    fn schema(self) -> Value {
+        match self {
+            Self::Text(most) => json!({"type": "string", "maxLength": most}),
+            Self::NullableText(most) => json!({"type": ["string", "null"], "maxLength": most}),
+            Self::Truth => json!({"type": "boolean"}),
+            Self::Tags => json!({"type": "array", "items": {"type": "string"}}),
+            Self::Integer | Self::One(_) => json!({"type": ["integer", "null"]}),
+            Self::Time => json!({"type": ["string", "null"], "format": "date-time"}),
+            Self::Object(about) => json!({"type": "object", "description": about}),
+            Self::OldFilters => json!({"type": "object"}),
+            Self::Choice(choices) => json!({"type": "string", "enum": choices}),
+            Self::Number(numbers) => json!({"type": "integer", "enum": numbers}),
+            Self::Many(_) => json!({"type": "array", "items": {"type": "integer"}}),
+            Self::Any => json!({}),
+            Self::Query => json!({"type": ["object", "null"]}),
+            Self::Filters => json!({
+                "type": "object",
+                "description": "What holds for all insights",
+                "properties": {
+                    "date_from": {"type": ["string", "null"]},
+                    "date_to": {"type": ["string", "null"]},
+                    "explicitDate": {"type": ["boolean", "null"]},
+                    "properties": {"type": ["array", "object", "null"]},
+                    "breakdown_filter": {"type": ["object", "null"]},
+                },
+            }),
+            Self::Tiles => json!({
+                "type": "array", "maxItems": TILES_MAX,
+                "items": {"$ref": "#/components/schemas/TileWrite"},
+            }),
+            Self::Steps => json!({
+                "type": "array", "maxItems": STEPS_MAX,
+                "items": {"$ref": "#/components/schemas/ActionStep"},
+            }),
         }
     }
 
@@ -225,7 +263,7 @@ impl Form {
                 Some(Value::Null) => sent.nullable_value(name).map(|_| Value::Null),
                 _ => sent.time(name)?.map(|time| Value::from(time.to_rfc3339())),
             },
-            Self::Object => sent.object(name)?.map(Value::Object),
+            Self::Object(_) => sent.object(name)?.map(Value::Object),
             Self::Query => match sent.peek(name) {
                 Some(Value::Null) => sent.nullable_value(name).map(|_| Value::Null),
                 _ => {

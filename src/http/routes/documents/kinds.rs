@@ -17,7 +17,7 @@ const ORDER: Parameter = Parameter::text("order")
     .about("name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards");
 
 /// What says how results are obtained, and what a dashboard changes about its insights.
-const RESULTS: [Parameter; 3] = [
+pub(super) const RESULTS: [Parameter; 3] = [
     Parameter::shared("refresh"),
     Parameter::shared("filters_override"),
     Parameter::shared("variables_override"),
@@ -34,14 +34,14 @@ pub trait DocumentKind: Debug + Send + Sync + 'static {
     /// The scope of those who may change them.
     const WRITE: &'static str;
 
+    /// The name of the schema of what is sent to make or change one.
+    const WRITTEN: &'static str;
+
     /// The schema of a document.
     type Shown: JsonSchema;
 
     /// The schema of a document in a list.
     type Listed: JsonSchema;
-
-    /// The schema of what is sent to make or change one.
-    type Written: JsonSchema;
 
     /// Adds the parameters of its list to a description.
     fn describe_list(shape: &mut Shape);
@@ -61,9 +61,9 @@ impl DocumentKind for Actions {
     const KIND: Kind = Kind::Action;
     const READ: &'static str = "action:read";
     const WRITE: &'static str = "action:write";
+    const WRITTEN: &'static str = "ActionWrite";
     type Shown = by_hand::Action;
     type Listed = by_hand::Action;
-    type Written = by_hand::ActionWrite;
 
     fn describe_list(shape: &mut Shape) {
         let own = [Parameter::shared("search"), Parameter::integer("created_by"), ORDER];
@@ -79,9 +79,9 @@ impl DocumentKind for Annotations {
     const KIND: Kind = Kind::Annotation;
     const READ: &'static str = "annotation:read";
     const WRITE: &'static str = "annotation:write";
+    const WRITTEN: &'static str = "AnnotationWrite";
     type Shown = by_hand::Annotation;
     type Listed = by_hand::Annotation;
-    type Written = by_hand::AnnotationWrite;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([
@@ -101,9 +101,9 @@ impl DocumentKind for Dashboards {
     const KIND: Kind = Kind::Dashboard;
     const READ: &'static str = "dashboard:read";
     const WRITE: &'static str = "dashboard:write";
+    const WRITTEN: &'static str = "DashboardWrite";
     type Shown = by_hand::Dashboard;
     type Listed = by_hand::Dashboard;
-    type Written = by_hand::DashboardWrite;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([
@@ -129,9 +129,9 @@ impl DocumentKind for Insights {
     const KIND: Kind = Kind::Insight;
     const READ: &'static str = "insight:read";
     const WRITE: &'static str = "insight:write";
+    const WRITTEN: &'static str = "InsightWrite";
     type Shown = by_hand::Insight;
     type Listed = by_hand::InsightInList;
-    type Written = by_hand::InsightWrite;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([

@@ -1,16 +1,23 @@
-//! The list of documents ([`list`]): which of them a request asks for, a page of these as they are stored, and their
+//! The list of documents ([`List`]): which of them a request asks for, a page of these as they are stored, and their
 //! results. A page ends at a number of bytes, and nothing of it is parsed but what the request asks about.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
-use crate::call::Call;
-use crate::page::Page;
+use crate::members::Members;
+use crate::openapi::Shape;
+use crate::operation::input::{InQuery, input};
+use crate::operation::output::{Output, Reply, success};
+use crate::operation::{Context, Operation};
+use crate::page::{Envelope, Page};
+use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::documents::question::{Place, Question};
-use crate::routes::documents::results::{Asked, Reader};
+use crate::routes::documents::kinds::DocumentKind;
+use crate::routes::documents::question::{Place, Question, Texts};
+use crate::routes::documents::results::{Asked, Reader, Results};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{body, form};
 use crate::routes::store::problem;
@@ -25,21 +32,93 @@ const LIMIT_MAX: usize = 500;
 /// Documents of a page that are read at once.
 const READ_AT_ONCE: usize = 16;
 
-/// `GET`: documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
-/// results, as `refresh` says, unless `basic` is true.
-pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let (project, memory) = (asker.project.id, request.memory());
-    let mut question = Question::of(&request, &asker, app.node.clock.now())?;
-    let asked = Asked::of(&request, &asker.key)?;
+/// What a request says of a list: which documents are in it, and how results are obtained.
+#[derive(Debug)]
+pub struct Wanted<K> {
+    texts: Texts,
+    results: Results,
+    kind: PhantomData<K>,
+}
+
+impl<K: DocumentKind> InQuery for Wanted<K> {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        K::describe_list(shape);
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let results = Results::take(request, name)?;
+        Ok(Self { texts: Texts::of(request), results, kind: PhantomData })
+    }
+}
+
+input! {
+    /// Documents that are not deleted, newest first; see `question` for the parameters. Insights come with their results, as
+    /// `refresh` says, unless `basic` is true.
+    pub struct List<K: DocumentKind> {
+        query wanted: Wanted<K>,
+        query page: Page,
+    }
+}
+
+impl<K: DocumentKind> Operation for List<K> {
+    type Who = Principal;
+    type Out = Listed<K>;
+    const SCOPE: &'static str = K::READ;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let Wanted { texts, results, .. } = self.wanted;
+        let question = Question::of(&texts, &cx.who, cx.app.node.clock.now())?;
+        let asked = results.of(&cx.who.key)?;
+        let page = self.page.limited(self.page.limit.min(LIMIT_MAX));
+        let shown = list(cx, K::KIND, (question, &asked), page).await?;
+        Ok(Listed { page, shown, kind: PhantomData })
+    }
+}
+
+/// A page of a list, whose documents are written as they are stored.
+#[derive(Debug)]
+pub struct Listed<K> {
+    page: Page,
+    shown: ListPart,
+    kind: PhantomData<K>,
+}
+
+impl<K: DocumentKind> Output for Listed<K> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<Envelope<K::Listed>>("200", "A page of the list");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let ListPart { count, taken, bodies, held } = self.shown;
+        self.page.written_whole(reply.app, reply.request, (count, taken), (bodies, held)).await
+    }
+}
+
+/// A part of a list as sent to clients.
+#[derive(Debug)]
+struct ListPart {
+    /// Documents of the whole list.
+    count: usize,
+    /// How many of them it is about.
+    taken: usize,
+    bodies: Vec<Members>,
+    held: Reservation,
+}
+
+/// The part of the list that a page has.
+async fn list(
+    cx: &Context<Principal>,
+    kind: Kind,
+    (mut question, asked): (Question, &Asked),
+    page: Page,
+) -> Result<ListPart, Problem> {
+    let (app, project, memory) = (&cx.app, cx.who.project.id, &cx.memory);
     add_placed(app, project, &mut question).await?;
-    let page = Page::of(&request);
-    let page = page.limited(page.limit.min(LIMIT_MAX));
     let is_basic = question.is_basic;
-    let found = found(app, (project, kind), question, &memory).await?;
+    let found = found(app, (project, kind), question, memory).await?;
     let wanted = found.iter().skip(page.offset).take(page.limit).map(|(_, id)| *id).collect();
-    let mut part = read(app, (project, kind), wanted, &memory).await?;
-    let viewer = Viewer::from(&asker);
+    let mut part = read(app, (project, kind), wanted, memory).await?;
+    let viewer = Viewer::from(&cx.who);
     let mut bodies = body::bodies(app, &part.documents, &viewer).await?;
     if kind == Kind::Dashboard {
         let shared = app.node.metadata.shared_documents(project, kind).await.map_err(problem)?;
@@ -52,13 +131,13 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     } else if kind == Kind::Insight {
         let reader = Reader::new(app, &viewer);
         let insights = part.documents.iter().zip(&mut bodies).collect();
-        reader.add_all(insights, (&asked, &mut part.held)).await?;
+        reader.add_all(insights, (asked, &mut part.held)).await?;
     }
     let Part { documents, taken, mut held } = part;
     // What is made of them is left.
     held.let_go(bytes(&documents));
     drop(documents);
-    page.written_whole(app, &request, (found.len(), taken), (bodies, held)).await
+    Ok(ListPart { count: found.len(), taken, bodies, held })
 }
 
 /// Tells a question which insights have a place on the dashboards that it names.

@@ -19,6 +19,25 @@ use weir_insights::selection::zone;
 use weir_metadata::documents::Document;
 use weir_wire::query_node::SQL;
 
+/// The names of all parameters.
+const PARAMETERS: [&str; 15] = [
+    "search",
+    "favorited",
+    "pinned",
+    "short_id",
+    "scope",
+    "saved",
+    "created_by",
+    "user",
+    "insight",
+    "tags",
+    "dashboards",
+    "date_from",
+    "date_to",
+    "order",
+    "basic",
+];
+
 /// Fields that can be true or false.
 const TRUTHS: [&str; 2] = ["favorited", "pinned"];
 
@@ -33,6 +52,23 @@ const SEARCHED: [&str; 4] = ["name", "derived_name", "description", "content"];
 
 /// Fields by which lists can be sorted.
 const ORDERS: [&str; 5] = ["name", "created_at", "updated_at", "last_modified_at", "date_marker"];
+
+/// The parameters that say which documents are in a list, as they were sent; an empty one counts as absent.
+#[derive(Debug)]
+pub(super) struct Texts(Vec<(&'static str, String)>);
+
+impl Texts {
+    /// Those of a request.
+    pub(super) fn of(request: &Request) -> Self {
+        let own = |name: &'static str| Some((name, request.query(name)?.into_owned()));
+        let sent = PARAMETERS.into_iter().filter_map(own);
+        Self(sent.filter(|(_, text)| !text.is_empty()).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(own, _)| *own == name).map(|(_, text)| text.as_str())
+    }
+}
 
 /// What a request asks for.
 #[derive(Debug)]
@@ -59,14 +95,10 @@ pub(super) struct Question {
 pub(super) type Place = (i64, String);
 
 impl Question {
-    /// The question of a request.
-    pub(super) fn of(
-        request: &Request,
-        asker: &Principal,
-        now: UnixMicros,
-    ) -> Result<Self, Problem> {
-        let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
-        let truth = |name: &'static str| match text(name).as_deref().map(str::to_lowercase) {
+    /// The question of some parameters.
+    pub(super) fn of(texts: &Texts, asker: &Principal, now: UnixMicros) -> Result<Self, Problem> {
+        let text = |name: &str| texts.get(name);
+        let truth = |name: &'static str| match text(name).map(str::to_lowercase) {
             None => Ok(None),
             Some(text) => match text.as_str() {
                 "true" | "1" => Ok(Some(true)),
@@ -74,7 +106,7 @@ impl Question {
                 _ => Err(refused(name, "invalid_input", "Must be a valid boolean.")),
             },
         };
-        let ids = |name: &'static str| text(name).map_or(Ok(Vec::new()), |text| ids(name, &text));
+        let ids = |name: &'static str| text(name).map_or(Ok(Vec::new()), |text| ids(name, text));
         let mut created_by = ids("created_by")?;
         if created_by.is_empty() && text("user").is_some() {
             created_by.push(asker.user.id.0);
@@ -83,8 +115,8 @@ impl Question {
         for name in TRUTHS {
             truths.extend(truth(name)?.map(|is| (name, is)));
         }
-        let tags = text("tags").map_or(Ok(Vec::new()), |text| tags(&text))?;
-        let time = |name| text(name).map(|text| time(name, &text, (asker, now))).transpose();
+        let tags = text("tags").map_or(Ok(Vec::new()), tags)?;
+        let time = |name| text(name).map(|text| time(name, text, (asker, now))).transpose();
         let changed = (time("date_from")?, time("date_to")?);
         if let (Some(from), Some(to)) = changed
             && from > to
@@ -98,14 +130,14 @@ impl Question {
             saved: truth("saved")?,
             texts: TEXTS
                 .into_iter()
-                .filter_map(|name| Some((name, text(name)?.into_owned())))
+                .filter_map(|name| Some((name, text(name)?.to_owned())))
                 .collect(),
             created_by,
-            insight: text("insight").map(|kind| kind.to_lowercase()),
+            insight: text("insight").map(str::to_lowercase),
             tags,
             boards: ids("dashboards")?.into_iter().map(|id| (id, Vec::new())).collect(),
             changed,
-            order: text("order").map(|order| ordered(&order)).transpose()?,
+            order: text("order").map(ordered).transpose()?,
             is_basic: truth("basic")?.unwrap_or(false),
         })
     }

@@ -14,8 +14,11 @@ use crate::beside::beside;
 use crate::budget::{Busy, Reservation};
 use crate::fields::refused;
 use crate::members::{Member, Members};
+use crate::openapi::Shape;
+use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
+use crate::routes::documents::kinds::RESULTS;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::{insight, question, status};
@@ -110,14 +113,22 @@ impl Asked {
     pub(in crate::routes) fn computed() -> Self {
         Self { refresh: Refresh::Blocking, frame: Frame::default() }
     }
+}
 
-    /// Reads `refresh`, `filters_override` and `variables_override`. With one of the latter a saved question becomes one of
-    /// the asker, who has to be allowed to ask it.
-    ///
-    /// # Errors
-    ///
-    /// 403 if the key may ask no insights; 400 for wrong values.
-    pub(in crate::routes) fn of(request: &Request, key: &PersonalKey) -> Result<Self, Problem> {
+/// What a request says of results: `refresh`, `filters_override` and `variables_override`.
+#[derive(Debug)]
+pub struct Results {
+    refresh: Refresh,
+    filters: Map<String, Value>,
+    variables: Map<String, Value>,
+}
+
+impl InQuery for Results {
+    fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.extend(RESULTS);
+    }
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
         let object = |name: &'static str| match request.query(name) {
             Some(text) if !text.is_empty() => match json::read(text.as_bytes()) {
                 Ok(Value::Object(fields)) => Ok(fields),
@@ -127,13 +138,30 @@ impl Asked {
         };
         let refresh = Refresh::of(request)?;
         let (filters, variables) = (object("filters_override")?, object("variables_override")?);
-        let sent = Value::Object(filters.clone());
+        let sent = Value::Object(filters);
         known::check_frame(&sent, "filters_override").map_err(of_frame)?;
+        let filters = match sent {
+            Value::Object(filters) => filters,
+            _ => Map::new(),
+        };
+        Ok(Self { refresh, filters, variables })
+    }
+}
+
+impl Results {
+    /// What whoever has this key asks for. With filters or variables a saved question becomes one of the asker, who has to
+    /// be allowed to ask it.
+    ///
+    /// # Errors
+    ///
+    /// 403 if the key may ask no insights.
+    pub(super) fn of(self, key: &PersonalKey) -> Result<Asked, Problem> {
+        let Self { refresh, filters, variables } = self;
         let frame = Frame::chosen(filters, variables, key);
         if frame.is_without_rows {
             auth::require(key, "insight:read")?;
         }
-        Ok(Self { refresh, frame })
+        Ok(Asked { refresh, frame })
     }
 }
 

@@ -3,13 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
 use crate::members::{Member, Members};
-use crate::response::{Problem, Response};
+use crate::response::Problem;
 use crate::routes::documents::results::{Asked, Frame, Reader};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{boards, body};
@@ -57,17 +56,6 @@ pub(in crate::routes) async fn whole(
         Kind::Action | Kind::Annotation => {}
     }
     Ok(Whole { body, held })
-}
-
-/// The response with a document; see [`whole`].
-pub(in crate::routes) async fn answer(
-    app: &App,
-    status: StatusCode,
-    (document, viewer): (&DocumentText, &Viewer),
-    (asked, memory): (&Asked, &Memory),
-) -> Result<Response, Problem> {
-    let Whole { body, held } = whole(app, document, viewer, (asked, memory)).await?;
-    body.answer(&app.node.cpu, status, (memory, held)).await
 }
 
 /// Adds to the body of a dashboard its tiles, and what it changes about them.

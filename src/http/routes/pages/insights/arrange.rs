@@ -1,16 +1,16 @@
-//! Changing what was saved: dashboards with their tiles, insights, and links to both. All changes go through the
-//! functions of the API.
+//! Changing what was saved: dashboards with their tiles, insights, and links to both. All changes are
+//! operations of the API.
 
-use hyper::Method;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::body::Exact;
 use crate::operation::Operation;
 use crate::response::Problem;
-use crate::routes::documents::kinds::{Dashboards, Id, Insights, Linked};
-use crate::routes::documents::sharing;
+use crate::routes::documents::kinds::{Dashboards, DocumentKind, Id, Insights, Linked};
+use crate::routes::documents::sent::Change;
 use crate::routes::documents::sharing::{SharePasswordWrite, SharingWrite};
+use crate::routes::documents::{Update, sharing};
 use crate::routes::pages::insights::boards;
 use crate::routes::pages::insights::boards::Placed;
 use crate::routes::pages::insights::load::{saved, saved_of, suggestions};
@@ -101,8 +101,19 @@ pub(in crate::routes::pages) async fn change(mut visit: Visit) -> Result<Sent, P
             (json!({"tiles": laid_out(&placed)}), format!("{edit}#tile-{tile}"))
         }
     };
-    asking.send(Method::PATCH, &format!("dashboards/{}/", document.id), &body).await?;
+    update::<Dashboards>(asking, document.id, &body).await?;
     Ok(Sent::Other(see_other(&next)?))
+}
+
+/// Changes the fields of a document that are in an object.
+pub(super) async fn update<K: DocumentKind>(
+    asking: &Asking,
+    id: i64,
+    fields: &Value,
+) -> Result<(), Problem> {
+    let change = Change::<K>::of(fields)?;
+    asking.perform(Update { id: Id::new(id), change }).await?;
+    Ok(())
 }
 
 /// What a form says of a dashboard itself. Filters that it has no fields for stay.
@@ -183,7 +194,7 @@ pub(in crate::routes::pages) async fn change_insight(mut visit: Visit) -> Result
             (body, links::saved(asking.project(), document.text("short_id")))
         }
     };
-    asking.send(Method::PATCH, &format!("insights/{}/", document.id), &body).await?;
+    update::<Insights>(asking, document.id, &body).await?;
     Ok(Sent::Other(see_other(&next)?))
 }
 
@@ -203,7 +214,7 @@ async fn place(
     let missing = || wrong(&Wrong::new("dashboard", "Choose a dashboard."));
     let board: i64 = board.ok_or_else(missing)?;
     let body = json!({"tiles": [{"insight": document.id}]});
-    asking.send(Method::PATCH, &format!("dashboards/{board}/"), &body).await?;
+    update::<Dashboards>(asking, board, &body).await?;
     Ok(Sent::Other(see_other(&links::dashboard(asking.project(), board))?))
 }
 

@@ -15,7 +15,7 @@ use crate::routes::documents::tiles;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::computed;
 use crate::routes::pages::insights::load::{listed, saved, saved_of};
-use crate::routes::pages::insights::saved::add;
+use crate::routes::pages::insights::saved::new_board;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
 use crate::routes::query;
 use crate::routes::query::insight;
@@ -52,13 +52,10 @@ pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem
 
 /// `POST dashboard`: makes one.
 pub(in crate::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
-    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let mut form = form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
-    let memory = visit.asking.memory();
-    let id = add(app, asker, (&json!({"name": name}), &memory), Kind::Dashboard).await?;
-    let all = links::dashboards(asker.project.id.0);
-    Ok(Sent::Other(see_other(&format!("{all}/{id}"))?))
+    let id = new_board(&visit.asking, &name).await?;
+    Ok(Sent::Other(see_other(&links::dashboard(visit.asking.project(), id))?))
 }
 
 /// The dashboard of an address.

@@ -1,18 +1,16 @@
 //! Saved insights: their list, one of them, and saving one; changing one is in `arrange`.
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::auth;
-use crate::auth::Principal;
 use crate::beside::beside;
-use crate::budget::Memory;
-use crate::fields::Fields;
 use crate::response::Problem;
-use crate::routes::documents;
-use crate::routes::documents::kinds::Insights;
+use crate::routes::documents::Create;
+use crate::routes::documents::kinds::{Dashboards, Insights};
 use crate::routes::documents::results::{Frame, Question as Asked, question_of};
+use crate::routes::documents::sent::New;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::arrange::link_of;
 use crate::routes::pages::insights::boards::rows;
@@ -34,7 +32,7 @@ use weir_web::insight::saved::{Kept, Saved};
 use weir_web::insight::{links, result, saved as shown};
 use weir_web::pages::sql;
 use weir_web::parts;
-use weir_web::parts::{FILES, failed, integer};
+use weir_web::parts::{FILES, failed};
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::parameters::{Parameters, Wrong};
@@ -340,7 +338,6 @@ async fn unsaid(
 /// `POST insights`: saves a question under a name.
 pub(in crate::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
-    let (app, asker) = (&asking.app, &asking.asker);
     let mut form = read_form(visit.request).await?;
     let mut read = || {
         let query = query_of(&mut form)?;
@@ -357,11 +354,12 @@ pub(in crate::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem
     let fields = json!({
         "name": name, "query": query, "saved": true, "dashboards": Vec::from_iter(board),
     });
-    let document = add(app, asker, (&fields, &asking.memory()), Stored::Insight).await?;
-    let project = asker.project.id.0;
+    let document = New::<Insights>::of(&fields)?;
+    let made = asking.perform(Create { document }).await?;
+    let project = asking.project();
     let address = match board {
         Some(board) => links::dashboard(project, board),
-        None => links::saved(project, &document),
+        None => links::saved(project, &made.short_id),
     };
     Ok(Sent::Other(see_other(&address)?))
 }
@@ -400,21 +398,6 @@ pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wr
 
 /// Makes a dashboard for an insight, and calls it so; its id.
 pub(super) async fn new_board(asking: &Asking, name: &str) -> Result<i64, Problem> {
-    let made = asking.send(Method::POST, "dashboards/", &json!({"name": name})).await?;
-    integer(&made, "id").ok_or_else(|| Problem::not_found("There is no such dashboard."))
-}
-
-/// Saves a document, as the API does; its short id, or its id where it has none.
-pub(super) async fn add(
-    app: &App,
-    asker: &Principal,
-    (fields, memory): (&Value, &Memory),
-    kind: Stored,
-) -> Result<String, Problem> {
-    let fields = Fields::parse("application/json", fields.to_string().as_bytes())?;
-    let document = documents::add(app, asker, (fields, memory), kind).await?;
-    Ok(match document.text("short_id") {
-        "" => document.id.to_string(),
-        short_id => short_id.to_owned(),
-    })
+    let document = New::<Dashboards>::of(&json!({"name": name}))?;
+    Ok(asking.perform(Create { document }).await?.id)
 }

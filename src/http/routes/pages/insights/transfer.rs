@@ -1,20 +1,23 @@
 //! Dashboards as JSON, with their insights and without results: to keep one, or to bring it to another project. The shape is
 //! that of the API, so what a PostHog server tells of a dashboard is taken, too.
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::beside::beside;
 use crate::members::Members;
 use crate::response::Problem;
+use crate::routes::documents::Create;
 use crate::routes::documents::form::TILES_MAX;
+use crate::routes::documents::kinds::{Dashboards, Insights};
+use crate::routes::documents::sent::New;
 use crate::routes::documents::tiles::placed;
+use crate::routes::pages::insights::arrange::update;
 use crate::routes::pages::insights::boards::board_of;
 use crate::routes::pages::visit::{Asking, Sent, Visit, file, form, see_other, wrong};
 use weir_event::json;
 use weir_web::insight::dashboard::IMPORTED;
 use weir_web::insight::links;
-use weir_web::parts::integer;
 use weir_web::state::parameters::Wrong;
 
 /// What is kept of a dashboard, of a tile and of an insight.
@@ -71,8 +74,7 @@ pub(in crate::routes::pages) async fn import(visit: Visit) -> Result<Sent, Probl
         Err(problem) => {
             // As far as the store is there: nobody sees what a dashboard without them was made of.
             for id in made {
-                let path = format!("insights/{id}/");
-                let _ = asking.send(Method::PATCH, &path, &json!({"deleted": true})).await;
+                let _ = update::<Insights>(&asking, id, &json!({"deleted": true})).await;
             }
             return Err(problem);
         }
@@ -101,9 +103,6 @@ async fn brought(
     (told, sent): &(Map<String, Value>, Vec<Value>),
     made: &mut Vec<i64>,
 ) -> Result<i64, Problem> {
-    let id = |made: &Value| {
-        integer(made, "id").ok_or_else(|| Problem::not_found("The created object was removed."))
-    };
     let mut tiles = Vec::new();
     for tile in sent.iter().filter_map(Value::as_object) {
         let mut own = picked(tile, &OF_TILE);
@@ -111,9 +110,8 @@ async fn brought(
             (Some(Value::Object(insight)), _) => {
                 let mut fields = picked(insight, &OF_INSIGHT);
                 fields.insert("saved".to_owned(), Value::Bool(true));
-                let insight =
-                    asking.send(Method::POST, "insights/", &Value::Object(fields)).await?;
-                let insight = id(&insight)?;
+                let document = New::<Insights>::of(&Value::Object(fields))?;
+                let insight = asking.perform(Create { document }).await?.id;
                 made.push(insight);
                 own.insert("insight".to_owned(), json!(insight));
             }
@@ -125,8 +123,8 @@ async fn brought(
     }
     let mut fields = picked(told, &OF_DASHBOARD);
     fields.insert("tiles".to_owned(), Value::Array(tiles));
-    let dashboard = asking.send(Method::POST, "dashboards/", &Value::Object(fields)).await?;
-    id(&dashboard)
+    let document = New::<Dashboards>::of(&Value::Object(fields))?;
+    Ok(asking.perform(Create { document }).await?.id)
 }
 
 #[cfg(test)]

@@ -1,0 +1,151 @@
+//! What operations of documents give. Documents are written as they are stored, so their answers are [`Members`], with the
+//! schema of a type.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+
+use hyper::StatusCode;
+use schemars::JsonSchema;
+
+use crate::auth::Principal;
+use crate::members::Members;
+use crate::openapi::{Shape, Success, by_hand};
+use crate::operation::Context;
+use crate::operation::output::{Output, Reply, success};
+use crate::response::{Problem, Response};
+use crate::routes::documents::results::Asked;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::tiles;
+use crate::routes::documents::tiles::Whole;
+use weir_base::error::Kind as ErrorKind;
+use weir_metadata::documents::{Document, DocumentText};
+
+/// An object that is written as it is; its schema is that of `S`.
+#[derive(Debug)]
+pub struct Shown<S> {
+    whole: Whole,
+    schema: PhantomData<fn() -> S>,
+}
+
+impl<S> From<Whole> for Shown<S> {
+    fn from(whole: Whole) -> Self {
+        Self { whole, schema: PhantomData }
+    }
+}
+
+impl<S> Shown<S> {
+    /// A document, with its results as `asked` says.
+    ///
+    /// # Errors
+    ///
+    /// A result cannot be computed; the memory budget is used up.
+    pub(super) async fn of(
+        cx: &Context<Principal>,
+        document: &DocumentText,
+        asked: &Asked,
+    ) -> Result<Self, Problem> {
+        let viewer = Viewer::from(&cx.who);
+        let whole = tiles::whole(&cx.app, document, &viewer, (asked, &cx.memory)).await?;
+        Ok(Self::from(whole))
+    }
+
+    /// A document that was changed, with the results that are kept.
+    ///
+    /// # Errors
+    ///
+    /// The memory budget is used up.
+    pub(super) async fn changed(
+        cx: &Context<Principal>,
+        document: &Document,
+    ) -> Result<Self, Problem> {
+        Self::of(cx, &DocumentText::of(document), &Asked::kept()).await
+    }
+
+    async fn answer(self, status: StatusCode, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let Whole { body, held } = self.whole;
+        body.answer(&reply.app.node.cpu, status, (&reply.request.memory(), held)).await
+    }
+}
+
+impl<S: JsonSchema> Output for Shown<S> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<S>("200", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        self.answer(StatusCode::OK, reply).await
+    }
+}
+
+/// A document that was made.
+#[derive(Debug)]
+pub struct Made<S> {
+    /// The id.
+    pub id: i64,
+    /// The id in the paths of pages; empty but for an insight.
+    pub short_id: String,
+    /// The document.
+    pub shown: Shown<S>,
+}
+
+impl<S: JsonSchema> Output for Made<S> {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<S>("201", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        self.shown.answer(StatusCode::CREATED, reply).await
+    }
+}
+
+/// Insights that somebody looked at.
+#[derive(Debug)]
+pub struct Seen {
+    /// The last one first.
+    pub(super) bodies: Vec<Members>,
+}
+
+impl Output for Seen {
+    fn describe(shape: &mut Shape) {
+        shape.success = success::<Vec<by_hand::Insight>>("200", "The answer");
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let mut text = vec![b'['];
+        for body in &self.bodies {
+            if text.len() > 1 {
+                text.push(b',');
+            }
+            body.write(&mut text).map_err(|error| Problem::of(ErrorKind::Internal, &error))?;
+        }
+        text.push(b']');
+        let answer = reply.request.memory().reservation().counted(text)?;
+        Ok(Response::counted_json(StatusCode::OK, &answer))
+    }
+}
+
+/// It is noted; answered with 201 and no content.
+#[derive(Debug)]
+pub struct Noted;
+
+impl Output for Noted {
+    fn describe(shape: &mut Shape) {
+        shape.success = Some(Success { status: "201", says: "Noted", schema: None });
+    }
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        Ok(Response::empty(StatusCode::CREATED))
+    }
+}
+
+/// Nothing: whoever sends the request is refused.
+#[derive(Debug)]
+pub struct Never(Infallible);
+
+impl Output for Never {
+    fn describe(_: &mut Shape) {}
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        match self.0 {}
+    }
+}
