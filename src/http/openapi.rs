@@ -8,8 +8,6 @@ pub mod document;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::page::Envelope;
-
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
@@ -47,6 +45,8 @@ pub struct Shape {
     /// `None` if it is always refused.
     pub(super) success: Option<Success>,
 }
+
+impl Shape {}
 
 impl Shape {
     /// Nothing is read, nothing answered.
@@ -178,48 +178,13 @@ impl Description {
         Self::of::<T>("201", summary)
     }
 
-    /// Answers 200 with a page of a list of `T`, by `limit` and `offset`.
-    pub(super) const fn page<T: JsonSchema>(summary: &'static str) -> Self {
-        let page = Self::ok::<Envelope<T>>(summary).says("A page of the list");
-        Self { paging: Paging::Offset, ..page }
-    }
-
-    /// Answers 200 with a page of the log of changes, by `limit` and `page`.
-    pub(super) const fn activity(summary: &'static str) -> Self {
-        let page = Self::ok::<weir_api::activity::Page>(summary).says("A page of what was changed");
-        Self { paging: Paging::Number, ..page }
-    }
-
-    /// Answers with `status` and no content.
-    pub(super) const fn empty(status: &'static str, summary: &'static str) -> Self {
-        Self::new(summary, Some(Success { status, says: "Done", schema: None }))
-    }
-
-    /// Is refused, with a response of the components.
-    pub(super) const fn refused(summary: &'static str, refusals: &'static [Refusal]) -> Self {
-        Self::new(summary, None).or(refusals)
-    }
-
     /// The same with a body, which is a `T`.
     pub(super) const fn body<T: JsonSchema>(self) -> Self {
         self.with_body::<T>(true)
     }
 
-    /// The same with a body that may be absent.
-    pub(super) const fn optional_body<T: JsonSchema>(self) -> Self {
-        self.with_body::<T>(false)
-    }
-
     const fn with_body<T: JsonSchema>(mut self, is_required: bool) -> Self {
         self.body = Some(Body::of::<T>(is_required));
-        self
-    }
-
-    /// The same with fields of the body that POST and PUT need.
-    pub(super) const fn requires(mut self, required: &'static [&'static str]) -> Self {
-        if let Some(body) = &mut self.body {
-            body.required = required;
-        }
         self
     }
 

@@ -15,7 +15,7 @@ use crate::fields::{Fields, refused};
 use crate::members::{Member, Members};
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::rows::{Added, Rows};
+use crate::rows::Rows;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_query::persons::people::Part;
@@ -136,23 +136,6 @@ impl Page {
     ) -> Envelope<T> {
         let Links { count, next, previous } = self.links((request, public_url), count, self.limit);
         Envelope { count, next, previous, results }
-    }
-
-    /// The response with the rows that `write` adds to those that are there, beside the threads of sockets, from the
-    /// offset of this page on: those of a list of `count` items that are one page by their number, or by their bytes.
-    ///
-    /// # Errors
-    ///
-    /// Those of `write`; 503 if the memory budget is used up.
-    pub(super) async fn written(
-        self,
-        app: &App,
-        request: &Request,
-        (count, rows): (usize, Rows),
-        write: impl FnOnce(&mut Rows) -> Result<Added, Problem> + Send + 'static,
-    ) -> Result<Response, Problem> {
-        let (rows, _) = rows.add_on(&app.node.cpu, write).await?;
-        self.finished(app, request, count, rows)
     }
 
     /// The response with rows that are written.

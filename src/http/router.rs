@@ -238,12 +238,6 @@ impl Router {
                 let rendering = Rendering::of(endpoint.renderings, suffix, &request)?;
                 run(app, Call { asker, parameters, rendering, request })
             }
-            Run::Account(run) => {
-                let Managed { parameters, suffix, .. } = managed;
-                auth::require(&asker.key, endpoint.scope)?;
-                let rendering = Rendering::of(endpoint.renderings, suffix, &request)?;
-                run(app, Call { asker, parameters, rendering, request })
-            }
         };
         // What changes nothing may be left unfinished.
         let response = match endpoint.scope.ends_with(":read") {

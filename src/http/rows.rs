@@ -34,11 +34,6 @@ pub(super) enum Added {
 }
 
 impl Rows {
-    /// None yet.
-    pub(super) fn new(memory: &Memory) -> Self {
-        Self::within(memory, PAGE_MAX_BYTES)
-    }
-
     /// None yet, of so many bytes.
     pub(super) fn within(memory: &Memory, bytes_max: usize) -> Self {
         Self { text: Vec::new(), count: 0, bytes_max, held: memory.reservation() }
@@ -115,7 +110,7 @@ const RESULTS: &[u8] = b",\"results\":[";
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Added, Rows};
+    use super::{Added, PAGE_MAX_BYTES, Rows};
     use crate::budget::{Budget, Memory};
     use weir_base::telemetry::metrics::Metrics;
     use weir_event::json;
@@ -161,12 +156,12 @@ mod tests {
         let metrics = Metrics::new();
         let budget = Budget::new(3000, &metrics);
         let long = "x".repeat(2000);
-        let mut rows = Rows::new(&Memory::new(&budget, false));
+        let mut rows = Rows::within(&Memory::new(&budget, false), PAGE_MAX_BYTES);
         let problem = rows.add(&long).unwrap_err();
         assert_eq!(problem.status().as_u16(), 503);
         drop(rows);
         // What is changed is answered.
-        let mut rows = Rows::new(&Memory::new(&budget, true));
+        let mut rows = Rows::within(&Memory::new(&budget, true), PAGE_MAX_BYTES);
         rows.add(&long).unwrap();
         let text = rows.within_object(r#"{"count":1}"#).unwrap();
         assert!(metrics.http_head_bytes.get() >= 2000);

@@ -36,13 +36,6 @@ macro_rules! of_project {
     };
 }
 
-/// A route function outside of projects.
-macro_rules! of_account {
-    ($function:path) => {
-        Run::Account(|app, call| Box::pin($function(app, call)))
-    };
-}
-
 /// Every management endpoint.
 #[rustfmt::skip]
 pub const TABLE: &[Endpoint] = &[

@@ -2,15 +2,15 @@
 //! that are stored: [`Dependence`]. Each part of a question adds its own, and takes itself apart without `..`, so that a new
 //! field does not compile before it is said what the answer depends on because of it.
 
+use crate::ProjectSettings;
 use crate::action::Action;
 use crate::breakdown::Breakdown;
 use crate::entity::Entity;
 use crate::filters::Filters;
 use crate::interval::Interval;
 use crate::property::{Owner, Property};
-use crate::selection::{Dates, Selection, zone};
+use crate::selection::{Dates, Selection};
 use crate::series::{Math, Series};
-use crate::{ProjectSettings, event_list};
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::filter::{Filter, Scope};
 use weir_query::dialect::expression::Expression;
@@ -47,12 +47,13 @@ impl<'q> Dependence<'q> {
         }
     }
 
-    /// The bounds of a list of events. Malformed ones have no times: their question is refused.
-    pub fn bounds(&mut self, dates: &event_list::Dates) {
-        let Ok(zone) = zone(self.owner) else { return };
-        if let Ok((after, before)) = dates.bounds((zone, self.owner.is_monday_first), self.now) {
-            self.times.extend([after.unwrap_or(UnixMicros(i64::MIN)), before]);
-        }
+    /// Times that the settings of the project and the current time make of relative ones; none where these are malformed,
+    /// since the question is refused then.
+    pub fn relative_times(
+        &mut self,
+        of: impl FnOnce(&ProjectSettings, UnixMicros) -> Option<[UnixMicros; 2]>,
+    ) {
+        self.times.extend(of(self.owner, self.now).into_iter().flatten());
     }
 
     /// What an insight looks at, whose dates are divided into such intervals.

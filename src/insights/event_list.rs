@@ -485,7 +485,11 @@ impl EventsQuery {
         on.tests(*is_without_tests);
         on.is_on_actions |= action.is_some();
         steps.iter().for_each(|steps| on.steps(steps));
-        on.bounds(dates);
+        on.relative_times(|owner, now| {
+            let bounds = dates.bounds((zone(owner).ok()?, owner.is_monday_first), now);
+            let (after, before) = bounds.ok()?;
+            Some([after.unwrap_or(UnixMicros(i64::MIN)), before])
+        });
     }
 }
 

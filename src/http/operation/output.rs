@@ -145,20 +145,6 @@ impl Output for Never {
     }
 }
 
-/// A long answer; written beside the threads of sockets.
-#[derive(Debug)]
-pub struct Long<T>(pub T);
-
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Long<T> {
-    fn describe(shape: &mut Shape) {
-        shape.success = success::<T>("200", "The answer");
-    }
-
-    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
-    }
-}
-
 /// All items of a list; written beside the threads of sockets.
 #[derive(Debug)]
 pub struct Whole<T>(pub Vec<T>);

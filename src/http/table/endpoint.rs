@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::auth::{Asker, Principal};
+use crate::auth::Principal;
 use crate::call::{Answer, Call, Renderings};
 use crate::openapi::{Description, Refusal, Shape, Words};
 use crate::operation;
@@ -49,8 +49,6 @@ enum Described {
 pub enum Run {
     /// An endpoint of a project.
     Project(for<'a> fn(&'a App, Call<Principal>) -> Answer<'a>),
-    /// An endpoint outside of projects.
-    Account(for<'a> fn(&'a App, Call<Asker>) -> Answer<'a>),
     /// An operation, whose caller is found by what paths of this root name.
     Operation(Root, for<'a> fn(&'a App, Arrived) -> Answer<'a>),
 }
@@ -175,28 +173,6 @@ impl Endpoint {
         match self.description {
             Described::Operation(words, shape) => {
                 let words = Words { refusals, ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
-    }
-
-    /// The same with another description of the answer.
-    pub(super) const fn says(self, says: &'static str) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { says: Some(says), ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
-    }
-
-    /// The same with another beginning of its ids.
-    pub(super) const fn named(self, name: &'static str) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { name: Some(name), ..words };
                 Self { description: Described::Operation(words, shape), ..self }
             }
             _ => self,

@@ -50,7 +50,6 @@ fn lines_are_well_formed() {
         };
         match line.run {
             Run::Project(_) => assert_eq!(root, Root::Project, "{}", line.path),
-            Run::Account(_) => assert_ne!(root, Root::Project, "{}", line.path),
             Run::Operation(own, _) => assert_eq!(own, root, "{}", line.path),
         }
         for method in line.methods.split(' ') {

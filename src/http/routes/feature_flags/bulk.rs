@@ -329,12 +329,6 @@ pub(in crate::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The change in `action` and `tags` of a body.
-pub(in crate::routes) fn tag_change(fields: &mut Fields) -> Result<TagChange, Problem> {
-    let action = TagAction::take(fields, "action")?;
-    action.of(Tags::take(fields, "tags")?)
-}
-
 /// What is done with tags: `add`, `remove` or `set`.
 #[derive(Debug)]
 pub struct TagAction(String);

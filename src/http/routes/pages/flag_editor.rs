@@ -3,21 +3,19 @@
 
 use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
-use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::body::Later;
 use crate::operation::input::New;
 use crate::response::Problem;
-use crate::routes::feature_flags;
 use crate::routes::feature_flags::actions::Revert;
 use crate::routes::feature_flags::body::{FlagCreate, FlagWrite};
 use crate::routes::feature_flags::evaluations::{AskedCondition, AudienceQuestion, BlastRadius};
 use crate::routes::feature_flags::test_evaluation::{Unsaved, of_unsaved};
 use crate::routes::pages::flags::{changed, flag_of, id_of};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
-use crate::routes::scheduled_changes;
 use crate::routes::scheduled_changes::{Payload, RecordId, ScheduledChangeWrite};
+use crate::routes::{feature_flags, scheduled_changes};
 use weir_api::flags::{Audience, Flag, TestedEvaluation};
 use weir_base::clock::UnixMicros;
 use weir_metadata::schedules::Interval;

@@ -310,10 +310,6 @@ impl Asking {
                 let parameters = managed.parameters;
                 run(&self.app, Call { asker, parameters, rendering, request }).await
             }
-            Run::Account(run) => {
-                let (asker, parameters) = (asker.asker(), managed.parameters);
-                run(&self.app, Call { asker, parameters, rendering, request }).await
-            }
             Run::Operation(_, run) => {
                 let (owner, asker) = (managed.owner, asker.asker());
                 let path = managed.endpoint.names().zip(managed.parameters).collect();
