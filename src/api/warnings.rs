@@ -22,6 +22,7 @@ pub struct Kind {
     #[schemars(extend("format" = "date-time"))]
     pub last_seen: String,
     /// The number and the day.
+    #[schemars(with = "Vec<[NumberOrDay; 2]>")]
     pub sparkline: Vec<(u64, String)>,
     /// The kind.
     pub r#type: String,
@@ -39,4 +40,14 @@ pub struct Warning {
     pub timestamp: String,
     /// The kind.
     pub r#type: String,
+}
+
+/// Half of a pair of a number and a day.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, inline)]
+pub enum NumberOrDay {
+    /// A number.
+    Number(u64),
+    /// A day.
+    Day(String),
 }

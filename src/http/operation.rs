@@ -49,6 +49,18 @@ pub trait Operation: Input {
         Ok(())
     }
 
+    /// Checks that what the path names is there, which is told before what is wrong about a body.
+    ///
+    /// # Errors
+    ///
+    /// 404.
+    fn look_up(
+        _cx: &Context<Self::Who>,
+        _path: &Named,
+    ) -> impl Future<Output = Result<(), Problem>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -154,6 +166,11 @@ pub enum Root {
 
 /// Names and values of the `:names` in a path.
 pub type Named = [(&'static str, String)];
+
+/// The value of this name in a path; empty without one.
+pub fn part<'p>(path: &'p Named, name: &str) -> &'p str {
+    path.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value.as_str())
+}
 
 /// Who asks for an operation, and about what.
 pub trait Caller: Clone + Send + Sync + Sized {

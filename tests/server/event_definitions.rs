@@ -254,7 +254,7 @@ fn wrong_questions_are_told() {
     let nobody = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";
     for answer in [
         server.get(&format!("{DEFINITIONS}{nobody}/metrics/")),
-        server.patch(&format!("{DEFINITIONS}{nobody}/"), &json!({})),
+        server.patch(&format!("{DEFINITIONS}{nobody}/"), &json!([])),
         server.delete(&format!("{DEFINITIONS}{nobody}/")),
     ] {
         assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("not_found")), "{answer}");

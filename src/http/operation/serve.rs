@@ -32,7 +32,15 @@ pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
     Box::pin(async move {
         let begun = begin(app, arrived, operation::check::<O>, O::READING).await?;
         let Begun { cx, request, path, body } = begun;
-        let operation = O::take(&mut Parts { request: &request, path, body })?;
+        let named = path.clone();
+        let read = body.and_then(|body| O::take(&mut Parts { request: &request, path, body }));
+        let operation = match read {
+            Ok(operation) => operation,
+            Err(problem) => {
+                O::look_up(&cx, &named).await?;
+                return Err(problem);
+            }
+        };
         let out = operation.perform(&cx).await?;
         out.respond(&Reply { app, request: &request, rendering: cx.rendering }).await
     })
@@ -43,7 +51,7 @@ struct Begun<Who> {
     cx: Context<Who>,
     request: Request,
     path: Vec<(&'static str, String)>,
-    body: Fields,
+    body: Result<Fields, Problem>,
 }
 
 async fn begin<Who: Caller>(
@@ -59,7 +67,7 @@ async fn begin<Who: Caller>(
     let rendering = rendering?;
     let memory = request.memory();
     let cx = Context { app: app.clone(), who, rendering, memory, is_drawn: false };
-    let body = fields(app, &mut request, reading).await?;
+    let body = fields(app, &mut request, reading).await;
     Ok(Begun { cx, request, path, body })
 }
 

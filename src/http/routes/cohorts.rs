@@ -19,9 +19,9 @@ use crate::beside::beside;
 use crate::fields::refused;
 use crate::openapi::by_hand::AnyObject;
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InQuery, Search, input};
+use crate::operation::input::{InPath, InQuery, Search, input};
 use crate::operation::output::{Created, Never, PageRows, Paged};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
@@ -179,6 +179,10 @@ impl Operation for Update {
     type Out = api::Cohort;
     const SCOPE: &'static str = "cohort:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         changed(cx, CohortId(self.id), self.change).await
     }
@@ -196,6 +200,10 @@ impl Operation for Replace {
     type Who = Principal;
     type Out = api::Cohort;
     const SCOPE: &'static str = "cohort:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         changed(cx, CohortId(self.id), self.change.0).await
@@ -275,6 +283,10 @@ impl Operation for AddMembers {
     type Out = AnyObject;
     const SCOPE: &'static str = "cohort:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
         let added = some_persons(cx, self.persons, "person_ids is required").await?;
@@ -298,6 +310,10 @@ impl Operation for RemoveMembers {
     type Who = Principal;
     type Out = AnyObject;
     const SCOPE: &'static str = "cohort:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));

@@ -30,8 +30,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::fields::refused;
 use crate::openapi::Shape;
-use crate::operation::input::{InQuery, input};
-use crate::operation::{Context, Operation};
+use crate::operation::input::{InPath, InQuery, input};
+use crate::operation::output::Never;
+use crate::operation::{Context, Named, Operation, part};
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::activity;
@@ -41,7 +42,7 @@ use crate::routes::documents::kinds::{DocumentKind, Id, Insights, Of};
 use crate::routes::documents::results::{Asked, Results};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::sent::{Change, Copied, New};
-use crate::routes::documents::shown::{Made, Never, Noted, Seen, Shown};
+use crate::routes::documents::shown::{Made, Noted, Seen, Shown};
 use crate::routes::store::problem;
 use weir_metadata::Metadata;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
@@ -181,6 +182,12 @@ impl<K: DocumentKind> Operation for Update<K> {
     type Who = Principal;
     type Out = Shown<K::Shown>;
     const SCOPE: &'static str = K::WRITE;
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = i64::of(part(path, "id").to_owned())?;
+        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
+        found.map(drop).map_err(problem)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let Change { fields, deleted, is_with_insights, .. } = self.change;

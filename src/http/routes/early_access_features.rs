@@ -11,9 +11,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, New, Whole, input};
+use crate::operation::input::{Creates, InPath, New, Whole, input};
 use crate::operation::output::{Created, Done, PageRows, Paged};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::feature_flags::body::minimal;
@@ -137,6 +137,11 @@ impl Operation for Update {
     type Out = api::Feature;
     const SCOPE: &'static str = "early_access_feature:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = Uuid::of(part(path, "id").to_owned())?;
+        find(&cx.snapshot(), cx, id).map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (project, by, id, patch) =
             (cx.who.project.id, editor(cx), self.id, self.change.patch());
@@ -160,6 +165,11 @@ impl Operation for Replace {
     type Who = Principal;
     type Out = api::Feature;
     const SCOPE: &'static str = "early_access_feature:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = Uuid::of(part(path, "id").to_owned())?;
+        find(&cx.snapshot(), cx, id).map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         find(&cx.snapshot(), cx, self.id)?;

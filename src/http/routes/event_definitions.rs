@@ -8,9 +8,9 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::body::body;
-use crate::operation::input::{Creates, New, input};
+use crate::operation::input::{Creates, InPath, New, input};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::activity;
@@ -145,6 +145,12 @@ impl Operation for Update {
     type Who = Principal;
     type Out = api::EventDefinition;
     const SCOPE: &'static str = "event_definition:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = Uuid::of(part(path, "id").to_owned())?;
+        caught_up(cx).await?;
+        cx.metadata().definition(cx.who.project.id, id).await.map(drop).map_err(problem)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         caught_up(cx).await?;

@@ -11,7 +11,7 @@ use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::operation::input::input;
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Operation};
+use crate::operation::{Context, Member, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::user_body;
@@ -149,6 +149,10 @@ impl Operation for UpdateMember {
 
     fn permit(who: &Member) -> Result<(), Problem> {
         who.require_admin()
+    }
+
+    async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
+        find(cx, part(path, "uuid")).map(drop)
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {

@@ -10,7 +10,7 @@ use crate::body::body;
 use crate::fields::refused;
 use crate::operation::input::input;
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use weir_api::keys as api;
@@ -123,6 +123,10 @@ impl Operation for Update {
     type Who = Asker;
     type Out = api::Key;
     const SCOPE: &'static str = "personal_api_key:write";
+
+    async fn look_up(cx: &Context<Asker>, path: &Named) -> Result<(), Problem> {
+        find(cx, part(path, "id")).map(drop)
+    }
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
         let own = find(cx, &self.id)?;

@@ -7,7 +7,7 @@ use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::operation::input::input;
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Operation};
+use crate::operation::{Context, Member, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::store::problem;
@@ -80,6 +80,13 @@ impl Operation for Update {
 
     fn permit(who: &Member) -> Result<(), Problem> {
         who.require_granter()
+    }
+
+    async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
+        let organization = cx.who.organization.id;
+        let found = cx.metadata().resource_accesses(organization).await.map_err(problem)?;
+        let is_there = found.iter().any(|access| access.id.to_string() == part(path, "id"));
+        is_there.then_some(()).ok_or_else(|| Problem::not_found("Not found."))
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {

@@ -10,7 +10,7 @@ use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::operation::input::input;
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Operation};
+use crate::operation::{Context, Member, Named, Operation, part};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::store::problem;
@@ -106,6 +106,10 @@ impl Operation for Update {
         who.require_granter()
     }
 
+    async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
+        find(cx, part(path, "id")).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
         let Self { id, role: RoleWrite { name, feature_flags_access_level } } = self;
         let (by, level) = (cx.user(), feature_flags_access_level.map(|level| level.0));
@@ -176,6 +180,10 @@ impl Operation for AddMember {
 
     fn permit(who: &Member) -> Result<(), Problem> {
         who.require_granter()
+    }
+
+    async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
+        find(cx, part(path, "id")).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, New, Whole, input};
+use crate::operation::input::{Creates, InPath, New, Whole, input};
 use crate::operation::output::{Created, Done, PageRows, Paged};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::page::Page;
 use crate::response::{Attr, Problem};
 use crate::routes::store::problem;
@@ -153,6 +153,10 @@ impl Operation for Update {
     type Out = api::ScheduledChange;
     const SCOPE: &'static str = "feature_flag:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, i64::of(part(path, "id").to_owned())?).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (snapshot, known) = (cx.snapshot(), find(cx, self.id).await?);
         if self.change.record_id.as_ref().is_some_and(|id| id.0 != known.flag.to_string()) {
@@ -180,6 +184,10 @@ impl Operation for Replace {
     type Who = Principal;
     type Out = api::ScheduledChange;
     const SCOPE: &'static str = "feature_flag:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, i64::of(part(path, "id").to_owned())?).await.map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         find(cx, self.id).await?;

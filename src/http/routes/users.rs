@@ -3,7 +3,7 @@
 use crate::auth::Asker;
 use crate::body::body;
 use crate::operation::input::input;
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::response::Problem;
 use crate::routes::organizations::organization;
 use weir_api::accounts as api;
@@ -43,6 +43,10 @@ impl Operation for Update {
     type Who = Asker;
     type Out = api::Me;
     const SCOPE: &'static str = "user:write";
+
+    async fn look_up(cx: &Context<Asker>, path: &Named) -> Result<(), Problem> {
+        check_own(&cx.who, part(path, "uuid"))
+    }
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
         check_own(&cx.who, &self.uuid)?;

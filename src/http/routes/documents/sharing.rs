@@ -7,9 +7,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Exact, Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::input;
+use crate::operation::input::{InPath, input};
 use crate::operation::output::{Created, Done};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::response::Problem;
 use crate::routes::documents::kinds::{Id, Linked};
 use crate::routes::documents::rights;
@@ -67,6 +67,12 @@ impl<K: Linked> Operation for Update<K> {
     type Out = api::Sharing;
     const SCOPE: &'static str = WRITE;
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = i64::of(part(path, "id").to_owned())?;
+        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
+        found.map(drop).map_err(problem)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let SharingWrite { enabled, password_required, settings } = self.change;
         let change = ShareChange {
@@ -109,6 +115,12 @@ impl<K: Linked> Operation for AddPassword<K> {
     type Who = Principal;
     type Out = Created<api::NewSharePassword>;
     const SCOPE: &'static str = WRITE;
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let id = i64::of(part(path, "id").to_owned())?;
+        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
+        found.map(drop).map_err(problem)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let key = key::<K>(cx, self.id.number);

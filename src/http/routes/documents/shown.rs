@@ -1,7 +1,6 @@
 //! What operations of documents give. Documents are written as they are stored, so their answers are [`Members`], with the
 //! schema of a type.
 
-use std::convert::Infallible;
 use std::marker::PhantomData;
 
 use hyper::StatusCode;
@@ -135,17 +134,5 @@ impl Output for Noted {
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
         Ok(Response::empty(StatusCode::CREATED))
-    }
-}
-
-/// Nothing: whoever sends the request is refused.
-#[derive(Debug)]
-pub struct Never(Infallible);
-
-impl Output for Never {
-    fn describe(_: &mut Shape) {}
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        match self.0 {}
     }
 }

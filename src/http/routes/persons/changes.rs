@@ -14,7 +14,7 @@ use crate::fields::{Fields, refused};
 use crate::openapi::{Body, Parameter, Shape};
 use crate::operation::input::{InBody, InQuery, input};
 use crate::operation::output::{Accepted, Created, Taken};
-use crate::operation::{Context, Operation};
+use crate::operation::{Context, Named, Operation, part};
 use crate::request::Request;
 use crate::response::{Attr, Problem};
 use crate::routes::persons::body::{retrieved, succeeded};
@@ -72,6 +72,11 @@ impl Operation for Update {
     type Out = Accepted<api::Person>;
     const SCOPE: &'static str = "person:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let project = cx.who.project.id;
+        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let Properties(set) = self.person.properties;
         change(cx, &self.id, Edit { set, ..Edit::default() }).await.map(Accepted)
@@ -92,6 +97,11 @@ impl Operation for UpdateProperty {
     type Who = Principal;
     type Out = Accepted<api::Person>;
     const SCOPE: &'static str = "person:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let project = cx.who.project.id;
+        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let Self { id, key, value, property } = self;
@@ -146,6 +156,11 @@ impl Operation for DeleteProperty {
     type Who = Principal;
     type Out = Created<api::Person>;
     const SCOPE: &'static str = "person:write";
+
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        let project = cx.who.project.id;
+        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+    }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let Self { id, property: UnsetInQuery(in_query), unset: UnsetInBody(in_body) } = self;
