@@ -5,8 +5,6 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::Fields;
-use crate::openapi::Shape;
-use crate::operation::input::InBody;
 use crate::response::Problem;
 use weir_base::clock::UnixMicros;
 
@@ -65,19 +63,9 @@ impl Field for Option<Option<Value>> {
     }
 }
 
-/// A field, or a body, whose error is told later: what is wrong about the object that the request is about comes first.
+/// A field whose error is told later: what the state of the object refuses comes first.
 #[derive(Debug)]
 pub struct Later<T>(pub(super) Result<T, Problem>);
-
-impl<T: InBody> InBody for Later<T> {
-    fn describe(shape: &mut Shape) {
-        T::describe(shape);
-    }
-
-    fn take(fields: &mut Fields) -> Result<Self, Problem> {
-        Ok(Self(T::take(fields)))
-    }
-}
 
 impl<T: Field> Field for Later<T> {
     const IS_REQUIRED: bool = T::IS_REQUIRED;
@@ -127,6 +115,16 @@ required! {
     String;
     bool;
     Vec<String>;
+}
+
+/// Takes a field from a body, which must have it if its type or the operation says so.
+///
+/// # Errors
+///
+/// Those of [`Field::take`].
+pub(super) fn take<K: Field>(fields: &mut Fields, name: &'static str) -> Result<K, Problem> {
+    fields.check_needed(name)?;
+    K::take(fields, name)
 }
 
 /// A field of a schema.
@@ -192,7 +190,7 @@ macro_rules! body {
                 fields: &mut crate::fields::Fields,
             ) -> Result<Self, crate::response::Problem> {
                 Ok(Self {
-                    $($field: crate::body::Field::take(fields, stringify!($field))?,)*
+                    $($field: crate::body::take(fields, stringify!($field))?,)*
                 })
             }
         }

@@ -47,6 +47,8 @@ pub struct Fields {
     file: Option<Bytes>,
     /// Those of each object, if the body is a list of objects.
     items: Vec<Self>,
+    /// Names of those that have to be there, whatever their types say.
+    needed: &'static [&'static str],
 }
 
 impl From<Map<String, Value>> for Fields {
@@ -150,17 +152,25 @@ impl Fields {
         }
     }
 
+    /// Says which fields have to be there, besides those whose type says so.
+    pub(super) fn need(&mut self, names: &'static [&'static str]) {
+        self.needed = names;
+    }
+
+    /// An error if the body lacks the field and has to have it by [`Self::need`].
+    pub(super) fn check_needed(&self, name: &'static str) -> Result<(), Problem> {
+        if !self.needed.contains(&name) {
+            return Ok(());
+        }
+        self.require(name)
+    }
+
     /// An error if the body lacks the field.
     pub fn require(&self, name: &'static str) -> Result<(), Problem> {
         if self.values.contains_key(name) {
             return Ok(());
         }
-        Err(Self::missing(name))
-    }
-
-    /// The error for a field that a body lacks.
-    pub(super) fn missing(name: &'static str) -> Problem {
-        refused(name, "required", "This field is required.")
+        Err(refused(name, "required", "This field is required."))
     }
 
     /// A field of any type, which stays in the body.

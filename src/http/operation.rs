@@ -17,7 +17,7 @@ use crate::auth::{Asker, Principal};
 use crate::budget::Memory;
 use crate::call::Rendering;
 use crate::openapi::Shape;
-use crate::operation::input::Input;
+use crate::operation::input::{Input, Named};
 use crate::operation::output::{Output, PageRows};
 use crate::request::Request;
 use crate::response::Problem;
@@ -49,11 +49,11 @@ pub trait Operation: Input {
         Ok(())
     }
 
-    /// Checks that what the path names is there, which is told before what is wrong about a body.
+    /// Checks what is refused before a body that cannot be read: most often that what the path names is there.
     ///
     /// # Errors
     ///
-    /// 404.
+    /// 404; 403 where a right depends on what is there.
     fn look_up(
         _cx: &Context<Self::Who>,
         _path: &Named,
@@ -96,6 +96,17 @@ impl<Who: Caller> Context<Who> {
     pub async fn perform<O: Operation<Who = Who>>(&self, operation: O) -> Result<O::Out, Problem> {
         check::<O>(&self.who)?;
         operation.perform(self).await
+    }
+
+    /// The same for a caller who is told otherwise.
+    fn by<Other: From<Who>>(&self) -> Context<Other> {
+        Context {
+            app: self.app.clone(),
+            who: self.who.clone().into(),
+            rendering: self.rendering,
+            memory: self.memory.clone(),
+            is_drawn: self.is_drawn,
+        }
     }
 
     /// The metadata of now.
@@ -162,14 +173,6 @@ pub enum Root {
     Organization,
     /// `/api/`: nothing.
     Neither,
-}
-
-/// Names and values of the `:names` in a path.
-pub type Named = [(&'static str, String)];
-
-/// The value of this name in a path; empty without one.
-pub fn part<'p>(path: &'p Named, name: &str) -> &'p str {
-    path.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value.as_str())
 }
 
 /// Who asks for an operation, and about what.

@@ -58,7 +58,7 @@ pub struct Parts<'r> {
     /// The head, with the query.
     pub(super) request: &'r Request,
     /// Names and values of the `:names` in the path.
-    pub(super) path: Vec<(&'static str, String)>,
+    pub(super) path: &'r Named,
     /// The body; empty if the operation has none.
     pub(super) body: Fields,
 }
@@ -70,25 +70,38 @@ pub trait InPath: Sized {
     /// # Errors
     ///
     /// 404: nothing has such a name.
-    fn of(text: String) -> Result<Self, Problem>;
+    fn of(text: &str) -> Result<Self, Problem>;
 }
 
 impl InPath for String {
-    fn of(text: String) -> Result<Self, Problem> {
-        Ok(text)
+    fn of(text: &str) -> Result<Self, Problem> {
+        Ok(text.to_owned())
     }
 }
 
 impl InPath for i64 {
-    fn of(text: String) -> Result<Self, Problem> {
+    fn of(text: &str) -> Result<Self, Problem> {
         text.parse().map_err(|_| Problem::not_found("Not found."))
     }
 }
 
 impl InPath for Uuid {
-    fn of(text: String) -> Result<Self, Problem> {
-        Self::try_parse(&text).map_err(|_| Problem::not_found("Not found."))
+    fn of(text: &str) -> Result<Self, Problem> {
+        Self::try_parse(text).map_err(|_| Problem::not_found("Not found."))
     }
+}
+
+/// Names and values of the `:names` in a path.
+pub type Named = [(&'static str, String)];
+
+/// What a path has under this name.
+///
+/// # Errors
+///
+/// Those of [`InPath::of`].
+pub fn part<T: InPath>(path: &Named, name: &str) -> Result<T, Problem> {
+    let found = path.iter().find(|(own, _)| *own == name);
+    T::of(found.map_or("", |(_, value)| value.as_str()))
 }
 
 /// A type of what is in a query.
@@ -161,11 +174,13 @@ pub trait Creates: InBody {
     const NEEDS: &'static [&'static str];
 }
 
-/// A body that makes something.
-#[derive(Debug)]
+/// A body that makes something, or replaces the whole of it.
+#[derive(Debug, Default)]
 pub struct New<T>(pub T);
 
 impl<T: Creates> InBody for New<T> {
+    const READING: Reading = T::READING;
+
     fn describe(shape: &mut Shape) {
         T::describe(shape);
         if let Some(body) = &mut shape.body {
@@ -174,43 +189,14 @@ impl<T: Creates> InBody for New<T> {
     }
 
     fn take(fields: &mut Fields) -> Result<Self, Problem> {
-        T::NEEDS.iter().try_for_each(|name| fields.require(name))?;
+        fields.need(T::NEEDS);
         T::take(fields).map(Self)
-    }
-}
-
-/// A body that replaces what there is: it needs what a new thing needs, once that is found.
-#[derive(Debug)]
-pub struct Whole<T> {
-    body: T,
-    missing: Option<&'static str>,
-}
-
-impl<T> Whole<T> {
-    /// The body.
-    ///
-    /// # Errors
-    ///
-    /// 400 if a field is missing.
-    pub fn complete(self) -> Result<T, Problem> {
-        self.missing.map_or(Ok(self.body), |name| Err(Fields::missing(name)))
-    }
-}
-
-impl<T: Creates> InBody for Whole<T> {
-    fn describe(shape: &mut Shape) {
-        New::<T>::describe(shape);
-    }
-
-    fn take(fields: &mut Fields) -> Result<Self, Problem> {
-        let missing = T::NEEDS.iter().copied().find(|name| fields.peek(name).is_none());
-        Ok(Self { body: T::take(fields)?, missing })
     }
 }
 
 /// Parts of paths, for [`input!`].
 pub mod path {
-    use super::{InPath, Parts, Reading};
+    use super::{InPath, Parts, Reading, part};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
@@ -228,8 +214,7 @@ pub mod path {
     ///
     /// 404.
     pub fn take<T: InPath>(parts: &mut Parts<'_>, name: &str) -> Result<T, Problem> {
-        let found = parts.path.iter_mut().find(|(own, _)| *own == name);
-        T::of(found.map(|(_, value)| std::mem::take(value)).unwrap_or_default())
+        part(parts.path, name)
     }
 }
 

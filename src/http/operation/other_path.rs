@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::openapi::Shape;
-use crate::operation::input::{Input, Parts, Reading};
-use crate::operation::{Caller, Context, Member, Named, Operation, Root};
+use crate::operation::input::{Input, Named, Parts, Reading, part};
+use crate::operation::{Caller, Context, Member, Operation, Root};
 use crate::request::Request;
 use crate::response::Problem;
 use weir_metadata::accounts::{PersonalKey, User};
@@ -30,7 +30,7 @@ impl<Who: Caller, O: Input> Input for As<Who, O> {
     }
 }
 
-impl<Who: Caller + Into<O::Who>, O: Operation> Operation for As<Who, O> {
+impl<Who: Caller, O: Operation<Who: From<Who>>> Operation for As<Who, O> {
     type Who = Who;
     type Out = O::Out;
     const SCOPE: &'static str = O::SCOPE;
@@ -39,10 +39,12 @@ impl<Who: Caller + Into<O::Who>, O: Operation> Operation for As<Who, O> {
         O::permit(&who.clone().into())
     }
 
+    async fn look_up(cx: &Context<Who>, path: &Named) -> Result<(), Problem> {
+        O::look_up(&cx.by(), path).await
+    }
+
     async fn perform(self, cx: &Context<Who>) -> Result<Self::Out, Problem> {
-        let Context { app, who, rendering, memory, is_drawn } = cx.clone();
-        let cx = Context { app, who: who.into(), rendering, memory, is_drawn };
-        self.0.perform(&cx).await
+        self.0.perform(&cx.by()).await
     }
 }
 
@@ -73,8 +75,8 @@ impl Caller for InOrganization {
         path: &Named,
     ) -> Result<Self, Problem> {
         auth::organization(snapshot, &asker.user, owner)?;
-        let project = path.iter().find(|(name, _)| *name == "id").map(|(_, id)| id.as_str());
-        auth::principal(snapshot, request, asker, project.unwrap_or_default()).map(Self)
+        let project: String = part(path, "id")?;
+        auth::principal(snapshot, request, asker, &project).map(Self)
     }
 
     fn of_page(_: &Snapshot, principal: &Principal) -> Result<Self, Problem> {

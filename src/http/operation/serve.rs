@@ -32,12 +32,11 @@ pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
     Box::pin(async move {
         let begun = begin(app, arrived, operation::check::<O>, O::READING).await?;
         let Begun { cx, request, path, body } = begun;
-        let named = path.clone();
-        let read = body.and_then(|body| O::take(&mut Parts { request: &request, path, body }));
-        let operation = match read {
+        let take = |body| O::take(&mut Parts { request: &request, path: &path, body });
+        let operation = match body.and_then(take) {
             Ok(operation) => operation,
             Err(problem) => {
-                O::look_up(&cx, &named).await?;
+                O::look_up(&cx, &path).await?;
                 return Err(problem);
             }
         };
@@ -73,15 +72,18 @@ async fn begin<Who: Caller>(
 
 /// The fields of a body.
 async fn fields(app: &App, request: &mut Request, reading: Reading) -> Result<Fields, Problem> {
-    let content_type = request.header("content-type").unwrap_or_default().to_owned();
     match reading {
         Reading::Nothing => Ok(Fields::default()),
-        Reading::ObjectOrForm(read) if multipart::is_it(&content_type) => {
+        Reading::Object => Fields::take(request).await,
+        Reading::List => Fields::take_many(request).await,
+        Reading::ObjectOrForm(read) => {
+            let content_type = request.header("content-type").unwrap_or_default().to_owned();
+            if !multipart::is_it(&content_type) {
+                return Fields::take(request).await;
+            }
             let bytes_max = app.node.config.http.body_max_bytes.as_u64();
             let body = request.body.take().read(bytes_max).await?;
             read(&content_type, &body)
         }
-        Reading::Object | Reading::ObjectOrForm(_) => Fields::take(request).await,
-        Reading::List => Fields::take_many(request).await,
     }
 }

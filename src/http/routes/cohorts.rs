@@ -19,16 +19,16 @@ use crate::beside::beside;
 use crate::fields::refused;
 use crate::openapi::by_hand::AnyObject;
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InPath, InQuery, Search, input};
+use crate::operation::input::{InQuery, Named, New, Search, input, part};
 use crate::operation::output::{Created, Never, PageRows, Paged};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::activity::{Entries, Place};
 use crate::routes::cohorts::body::member;
 pub(in crate::routes) use crate::routes::cohorts::body::{
-    Change, CohortWrite, Description, Persons, Rule, Whole, shown,
+    Change, CohortWrite, Description, Persons, Rule, shown,
 };
 use crate::routes::store::problem;
 use crate::routes::{activity, feature_flags, query, store};
@@ -101,7 +101,7 @@ impl Operation for List {
 input! {
     /// Makes a cohort. A static one may have its first members, as uuids of persons, as distinct ids, or in a file.
     pub struct Create {
-        body cohort: Whole,
+        body cohort: New<Change>,
     }
 }
 
@@ -111,7 +111,7 @@ impl Operation for Create {
     const SCOPE: &'static str = "cohort:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let Whole(Change { fields, csv }) = self.cohort;
+        let New(Change { fields, csv }) = self.cohort;
         let (project, snapshot) = (cx.who.project.id, cx.snapshot());
         let is_static = fields.is_static.unwrap_or_default();
         let (patch, named) = fields.parts();
@@ -180,11 +180,32 @@ impl Operation for Update {
     const SCOPE: &'static str = "cohort:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        changed(cx, CohortId(self.id), self.change).await
+        let (id, Change { fields, csv }) = (CohortId(self.id), self.change);
+        let (snapshot, before) = (cx.snapshot(), find(cx, id).await?);
+        let (project, user, (patch, _)) = (cx.who.project.id, cx.user(), fields.parts());
+        let is_another_rule = patch.filters.is_some() || patch.deleted == Some(false);
+        let added = match csv {
+            Some(csv) => {
+                require_static(before.is_static)?;
+                Some(upload::persons(&cx.app, project, csv).await?)
+            }
+            None => None,
+        };
+        let write = |metadata: Metadata| async move {
+            metadata.update_cohort(project, user, id, patch).await
+        };
+        let mut cohort = cx.write("update-cohort", write).await?;
+        if let Some(added) = added.filter(|_| !cohort.deleted) {
+            cohort = with_members(cx, id, added, Vec::new()).await?;
+        }
+        if is_another_rule {
+            begin_count(&cx.app, &cohort);
+        }
+        Ok(shown(&cohort, &snapshot))
     }
 }
 
@@ -192,7 +213,7 @@ input! {
     /// Changes a cohort by `PUT`, which keeps what the body does not have, too.
     pub struct Replace {
         path id: i64,
-        body change: Whole,
+        body change: New<Change>,
     }
 }
 
@@ -202,44 +223,31 @@ impl Operation for Replace {
     const SCOPE: &'static str = "cohort:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        changed(cx, CohortId(self.id), self.change.0).await
+        Update { id: self.id, change: self.change.0 }.perform(cx).await
     }
 }
 
-/// The cohort after this change of it.
-async fn changed(
+/// Changes the members of a static cohort.
+async fn with_members(
     cx: &Context<Principal>,
     id: CohortId,
-    change: Change,
-) -> Result<api::Cohort, Problem> {
-    let (snapshot, before) = (cx.snapshot(), find(cx, id).await?);
+    added: Vec<Uuid>,
+    removed: Vec<Uuid>,
+) -> Result<Arc<StoredCohort>, Problem> {
     let (project, user) = (cx.who.project.id, cx.user());
-    let (patch, _) = change.fields.parts();
-    let is_another_rule = patch.filters.is_some() || patch.deleted == Some(false);
-    let added = match change.csv {
-        Some(csv) => {
-            require_static(before.is_static)?;
-            Some(upload::persons(&cx.app, project, csv).await?)
-        }
-        None => None,
+    let write = |metadata: Metadata| async move {
+        metadata.change_members(project, user, id, &added, &removed).await
     };
-    let write =
-        |metadata: Metadata| async move { metadata.update_cohort(project, user, id, patch).await };
-    let mut cohort = cx.write("update-cohort", write).await?;
-    if let Some(added) = added.filter(|_| !cohort.deleted) {
-        let write = |metadata: Metadata| async move {
-            metadata.change_members(project, user, id, &added, &[]).await
-        };
-        cohort = cx.write("change-members", write).await?;
-    }
-    if is_another_rule {
-        begin_count(&cx.app, &cohort);
-    }
-    Ok(shown(&cohort, &snapshot))
+    cx.write("change-members", write).await
+}
+
+/// Checks that there is the cohort of a path.
+async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+    find(cx, CohortId(part::<i64>(path, "id")?)).await.map(drop)
 }
 
 async fn find(cx: &Context<Principal>, id: CohortId) -> Result<Arc<StoredCohort>, Problem> {
@@ -284,16 +292,12 @@ impl Operation for AddMembers {
     const SCOPE: &'static str = "cohort:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
         let added = some_persons(cx, self.persons, "person_ids is required").await?;
-        let write = |metadata: Metadata| async move {
-            metadata.change_members(project, user, id, &added, &[]).await
-        };
-        cx.write("change-members", write).await?;
+        with_members(cx, CohortId(self.id), added, Vec::new()).await?;
         Ok(AnyObject::new())
     }
 }
@@ -312,16 +316,12 @@ impl Operation for RemoveMembers {
     const SCOPE: &'static str = "cohort:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, CohortId(i64::of(part(path, "id").to_owned())?)).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (project, user, id) = (cx.who.project.id, cx.user(), CohortId(self.id));
         let removed = some_persons(cx, self.persons, "person_id is required").await?;
-        let write = |metadata: Metadata| async move {
-            metadata.change_members(project, user, id, &[], &removed).await
-        };
-        cx.write("change-members", write).await?;
+        with_members(cx, CohortId(self.id), Vec::new(), removed).await?;
         Ok(AnyObject::new())
     }
 }

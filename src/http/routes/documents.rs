@@ -30,9 +30,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::fields::refused;
 use crate::openapi::Shape;
-use crate::operation::input::{InPath, InQuery, input};
+use crate::operation::input::{InQuery, Named, input, part};
 use crate::operation::output::Never;
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::activity;
@@ -184,7 +184,7 @@ impl<K: DocumentKind> Operation for Update<K> {
     const SCOPE: &'static str = K::WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = i64::of(part(path, "id").to_owned())?;
+        let id = part::<i64>(path, "id")?;
         let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
         found.map(drop).map_err(problem)
     }

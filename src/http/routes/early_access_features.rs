@@ -11,9 +11,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, InPath, New, Whole, input};
+use crate::operation::input::{Creates, Named, New, input, part};
 use crate::operation::output::{Created, Done, PageRows, Paged};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::feature_flags::body::minimal;
@@ -138,8 +138,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "early_access_feature:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = Uuid::of(part(path, "id").to_owned())?;
-        find(&cx.snapshot(), cx, id).map(drop)
+        find(&cx.snapshot(), cx, part(path, "id")?).map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -157,7 +156,7 @@ input! {
     /// The same with the fields that a new one needs.
     pub struct Replace {
         path id: Uuid,
-        body feature: Whole<EarlyAccessFeatureWrite>,
+        body feature: New<EarlyAccessFeatureWrite>,
     }
 }
 
@@ -167,13 +166,11 @@ impl Operation for Replace {
     const SCOPE: &'static str = "early_access_feature:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = Uuid::of(part(path, "id").to_owned())?;
-        find(&cx.snapshot(), cx, id).map(drop)
+        Update::look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        find(&cx.snapshot(), cx, self.id)?;
-        Update { id: self.id, change: self.feature.complete()? }.perform(cx).await
+        Update { id: self.id, change: self.feature.0 }.perform(cx).await
     }
 }
 

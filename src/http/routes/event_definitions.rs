@@ -8,9 +8,9 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::body::body;
-use crate::operation::input::{Creates, InPath, New, input};
+use crate::operation::input::{Creates, Named, New, input, part};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::activity;
@@ -147,7 +147,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "event_definition:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = Uuid::of(part(path, "id").to_owned())?;
+        let id = part::<Uuid>(path, "id")?;
         caught_up(cx).await?;
         cx.metadata().definition(cx.who.project.id, id).await.map(drop).map_err(problem)
     }

@@ -21,15 +21,14 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::auth::Principal;
-use crate::body::Later;
-use crate::operation::input::input;
+use crate::operation::input::{Named, New, input, part};
 use crate::operation::output::{Created, Never, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::activity;
 use crate::routes::activity::{Entries, Place};
-use crate::routes::feature_flags::body::{FlagCreate, FlagWrite, whole};
+use crate::routes::feature_flags::body::{FlagWrite, whole};
 use crate::routes::feature_flags::filter::{Filters, Wanted};
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::store::problem;
@@ -86,7 +85,7 @@ impl Operation for List {
 input! {
     /// Makes a flag.
     pub struct Create {
-        body flag: FlagCreate,
+        body flag: New<FlagWrite>,
     }
 }
 
@@ -96,7 +95,7 @@ impl Operation for Create {
     const SCOPE: &'static str = "feature_flag:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (project, user, new) = (cx.who.project.id, cx.user(), self.flag.into_new());
+        let (project, user, new) = (cx.who.project.id, cx.user(), self.flag.0.into_new());
         let write =
             |metadata: Metadata| async move { metadata.create_flag(project, user, new).await };
         let flag = cx.write("create-flag", write).await?;
@@ -127,7 +126,7 @@ input! {
     /// Changes a flag by a body with more fields: as in PostHog, an absent field keeps its value.
     pub struct Replace {
         path id: i64,
-        body flag: Later<FlagCreate>,
+        body flag: New<FlagWrite>,
     }
 }
 
@@ -136,9 +135,12 @@ impl Operation for Replace {
     type Out = api::Flag;
     const SCOPE: &'static str = "feature_flag:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        Update::look_up(cx, path).await
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let flag = find(cx, self.id).await?;
-        changed(cx, &flag, self.flag.0?.into_patch()).await
+        Update { id: self.id, flag: self.flag.0 }.perform(cx).await
     }
 }
 
@@ -146,7 +148,7 @@ input! {
     /// Changes a flag.
     pub struct Update {
         path id: i64,
-        body flag: Later<FlagWrite>,
+        body flag: FlagWrite,
     }
 }
 
@@ -155,9 +157,13 @@ impl Operation for Update {
     type Out = api::Flag;
     const SCOPE: &'static str = "feature_flag:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        find(cx, part(path, "id")?).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let flag = find(cx, self.id).await?;
-        changed(cx, &flag, self.flag.0?.into_patch()).await
+        changed(cx, &flag, self.flag.into_patch()).await
     }
 }
 
@@ -277,7 +283,7 @@ mod tests {
     /// "`:id` is an integer" (the API specification); unknown sub-paths end here too.
     #[test]
     fn ids_are_integers() {
-        let of = |text: &str| <i64 as InPath>::of(text.to_owned());
+        let of = |text: &str| <i64 as InPath>::of(text);
         assert_eq!(of("7").unwrap(), 7);
         for text in ["", "my-flag", "activity", "1.5", "7 ", "99999999999999999999"] {
             assert_eq!(Response::from(of(text).unwrap_err()).status, 404, "{text}");

@@ -9,9 +9,9 @@ use crate::auth;
 use crate::auth::Asker;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::input;
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Named, Operation, part};
+use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::user_body;
@@ -152,7 +152,7 @@ impl Operation for UpdateMember {
     }
 
     async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
-        find(cx, part(path, "uuid")).map(drop)
+        find(cx, &part::<String>(path, "uuid")?).map(drop)
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {

@@ -8,9 +8,9 @@ use crate::auth;
 use crate::auth::{Asker, CURRENT};
 use crate::body::body;
 use crate::fields::refused;
-use crate::operation::input::input;
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use weir_api::keys as api;
@@ -125,7 +125,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "personal_api_key:write";
 
     async fn look_up(cx: &Context<Asker>, path: &Named) -> Result<(), Problem> {
-        find(cx, part(path, "id")).map(drop)
+        find(cx, &part::<String>(path, "id")?).map(drop)
     }
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {

@@ -9,9 +9,9 @@ use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InPath, InQuery, input};
+use crate::operation::input::{InQuery, Named, input, part};
 use crate::operation::output::{Done, Listed};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem};
@@ -131,7 +131,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "property_definition:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = Uuid::of(part(path, "id").to_owned())?;
+        let id = part::<Uuid>(path, "id")?;
         caught_up(cx).await?;
         let found = cx.metadata().property_definition(cx.who.project.id, id).await;
         found.map(drop).map_err(problem)

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::input;
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Named, Operation, part};
+use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::store::problem;
@@ -83,9 +83,9 @@ impl Operation for Update {
     }
 
     async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
-        let organization = cx.who.organization.id;
+        let (id, organization): (i64, _) = (part(path, "id")?, cx.who.organization.id);
         let found = cx.metadata().resource_accesses(organization).await.map_err(problem)?;
-        let is_there = found.iter().any(|access| access.id.to_string() == part(path, "id"));
+        let is_there = found.iter().any(|access| access.id == id);
         is_there.then_some(()).ok_or_else(|| Problem::not_found("Not found."))
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::auth;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::input;
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
-use crate::operation::{Context, Member, Named, Operation, part};
+use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::store::problem;
@@ -107,7 +107,7 @@ impl Operation for Update {
     }
 
     async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
-        find(cx, part(path, "id")).await.map(drop)
+        find(cx, &part::<String>(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
@@ -183,7 +183,7 @@ impl Operation for AddMember {
     }
 
     async fn look_up(cx: &Context<Member>, path: &Named) -> Result<(), Problem> {
-        find(cx, part(path, "id")).await.map(drop)
+        find(cx, &part::<String>(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {

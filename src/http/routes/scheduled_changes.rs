@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{Creates, InPath, New, Whole, input};
+use crate::operation::input::{Creates, Named, New, input, part};
 use crate::operation::output::{Created, Done, PageRows, Paged};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::{Attr, Problem};
 use crate::routes::store::problem;
@@ -154,7 +154,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "feature_flag:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, i64::of(part(path, "id").to_owned())?).await.map(drop)
+        find(cx, part(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -176,7 +176,7 @@ input! {
     /// The same with the fields that a new one needs.
     pub struct Replace {
         path id: i64,
-        body change: Whole<ScheduledChangeWrite>,
+        body change: New<ScheduledChangeWrite>,
     }
 }
 
@@ -186,12 +186,11 @@ impl Operation for Replace {
     const SCOPE: &'static str = "feature_flag:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        find(cx, i64::of(part(path, "id").to_owned())?).await.map(drop)
+        Update::look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        find(cx, self.id).await?;
-        Update { id: self.id, change: self.change.complete()? }.perform(cx).await
+        Update { id: self.id, change: self.change.0 }.perform(cx).await
     }
 }
 

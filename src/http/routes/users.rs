@@ -2,8 +2,8 @@
 
 use crate::auth::Asker;
 use crate::body::body;
-use crate::operation::input::input;
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::input::{Named, input, part};
+use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::organizations::organization;
 use weir_api::accounts as api;
@@ -45,7 +45,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "user:write";
 
     async fn look_up(cx: &Context<Asker>, path: &Named) -> Result<(), Problem> {
-        check_own(&cx.who, part(path, "uuid"))
+        check_own(&cx.who, &part::<String>(path, "uuid")?)
     }
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::openapi::{Body, Shape};
-use crate::operation::input::{InBody, Reading};
+use crate::operation::input::{Creates, InBody, Reading};
 use crate::response::Problem;
 use crate::routes::cohorts::upload;
 use crate::routes::user_body::user;
@@ -223,21 +223,8 @@ impl InBody for Change {
     }
 }
 
-/// A change that has to have a name.
-#[derive(Debug, Default)]
-pub struct Whole(pub Change);
-
-impl InBody for Whole {
-    const READING: Reading = Change::READING;
-
-    fn describe(shape: &mut Shape) {
-        shape.body = Some(Body { required: &["name"], ..Body::of::<CohortWrite>(false) });
-    }
-
-    fn take(fields: &mut Fields) -> Result<Self, Problem> {
-        fields.require("name")?;
-        Change::take(fields).map(Self)
-    }
+impl Creates for Change {
+    const NEEDS: &'static [&'static str] = &["name"];
 }
 
 body! {

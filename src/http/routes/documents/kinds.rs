@@ -178,7 +178,7 @@ impl<K> Id<K> {
 }
 
 impl<K> InPath for Id<K> {
-    fn of(text: String) -> Result<Self, Problem> {
+    fn of(text: &str) -> Result<Self, Problem> {
         i64::of(text).map(Self::new)
     }
 }

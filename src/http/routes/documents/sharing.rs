@@ -7,9 +7,9 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Exact, Field, body};
 use crate::fields::{Fields, refused};
-use crate::operation::input::{InPath, input};
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::documents::kinds::{Id, Linked};
 use crate::routes::documents::rights;
@@ -68,7 +68,7 @@ impl<K: Linked> Operation for Update<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = i64::of(part(path, "id").to_owned())?;
+        let id = part::<i64>(path, "id")?;
         let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
         found.map(drop).map_err(problem)
     }
@@ -117,7 +117,7 @@ impl<K: Linked> Operation for AddPassword<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = i64::of(part(path, "id").to_owned())?;
+        let id = part::<i64>(path, "id")?;
         let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
         found.map(drop).map_err(problem)
     }

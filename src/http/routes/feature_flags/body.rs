@@ -1,4 +1,4 @@
-//! JSON form of flags: bodies of requests, [`FlagCreate`] and [`FlagWrite`], and what is sent of a stored flag. `metadata`
+//! JSON form of flags: bodies of requests, [`FlagWrite`], and what is sent of a stored flag. `metadata`
 //! has the rules that relate fields.
 
 use serde_json::{Map, Value, json};
@@ -7,6 +7,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::Fields;
+use crate::operation::input::Creates;
 use crate::response::Problem;
 use crate::routes::early_access_features::Summary;
 use crate::routes::feature_flags::filter::is_eligible_for_experiment;
@@ -24,113 +25,90 @@ use weir_metadata::snapshot::Snapshot;
 /// Most dashboards of a flag.
 const DASHBOARDS_MAX: usize = 500;
 
-/// Declares the body with the fields of a flag. The first field that cannot be read, in their order, is the error.
-macro_rules! flag_write {
-    ($(#[doc = $about:literal])* $name:ident, $key:ty) => {
-        body! {
-            $(#[doc = $about])*
-            #[derive(Default)]
-            pub struct $name {
-                /// Description of the flag
-                name: Option<String>,
-                /// By which SDKs ask for it
-                key: $key,
-                /// Conditions: groups, multivariate, payloads and more, as PostHog writes them; keys that a change lacks stay
-                filters: Option<Value> = {"type": "object"},
-                /// True deletes, false restores
-                deleted: Option<bool>,
-                /// Whether it is on
-                active: Option<bool>,
-                /// Now, if it is absent
-                created_at: Option<UnixMicros>,
-                /// Whether a person keeps its value across signing in; null is false
-                ensure_experience_continuity: Option<Option<bool>>,
-                /// Any JSON
-                rollback_conditions: Option<Option<Value>>,
-                /// Whether it was rolled back
-                performed_rollback: Option<Option<bool>>,
-                /// Labels, which replace those that it has
-                tags: Option<Vec<String>>,
-                /// Dashboards about it, which are added to those that it has
-                analytics_dashboards: Option<Dashboards>,
-                /// Whether SDKs send more events about it
-                has_enriched_analytics: Option<Option<bool>>,
-                /// What is hashed; null is distinct_id
-                bucketing_identifier: Option<BucketingIdentifier>,
-                /// Where it is evaluated; null is all
-                evaluation_runtime: Option<EvaluationRuntime>,
-                /// The contexts in which it is evaluated; empty for all
-                evaluation_contexts: Option<Vec<String>>,
-                /// Whether it is read only for its payload; null is false
-                is_remote_configuration: Option<Option<bool>>,
-                /// Only a flag that is off can be
-                archived: Option<bool>,
-                /// What the client saw, for original_flag
-                version: Option<Option<Value>> = {"type": "integer"},
-                /// The flag that the client saw. If it has another version by now, fields that are sent as they were are
-                /// left alone, and 409 refuses a change of one that somebody else changed
-                original_flag: Option<Option<Value>> = {"type": "object"},
-            }
+body! {
+    /// A new flag, or a change of one: what is not there has its default, or keeps its value. The first field that cannot
+    /// be read, in their order, is the error.
+    #[derive(Default)]
+    pub struct FlagWrite {
+        /// Description of the flag
+        name: Option<String>,
+        /// By which SDKs ask for it
+        key: Option<String>,
+        /// Conditions: groups, multivariate, payloads and more, as PostHog writes them; keys that a change lacks stay
+        filters: Option<Value> = {"type": "object"},
+        /// True deletes, false restores
+        deleted: Option<bool>,
+        /// Whether it is on
+        active: Option<bool>,
+        /// Now, if it is absent
+        created_at: Option<UnixMicros>,
+        /// Whether a person keeps its value across signing in; null is false
+        ensure_experience_continuity: Option<Option<bool>>,
+        /// Any JSON
+        rollback_conditions: Option<Option<Value>>,
+        /// Whether it was rolled back
+        performed_rollback: Option<Option<bool>>,
+        /// Labels, which replace those that it has
+        tags: Option<Vec<String>>,
+        /// Dashboards about it, which are added to those that it has
+        analytics_dashboards: Option<Dashboards>,
+        /// Whether SDKs send more events about it
+        has_enriched_analytics: Option<Option<bool>>,
+        /// What is hashed; null is distinct_id
+        bucketing_identifier: Option<BucketingIdentifier>,
+        /// Where it is evaluated; null is all
+        evaluation_runtime: Option<EvaluationRuntime>,
+        /// The contexts in which it is evaluated; empty for all
+        evaluation_contexts: Option<Vec<String>>,
+        /// Whether it is read only for its payload; null is false
+        is_remote_configuration: Option<Option<bool>>,
+        /// Only a flag that is off can be
+        archived: Option<bool>,
+        /// What the client saw, for original_flag
+        version: Option<Option<Value>> = {"type": "integer"},
+        /// The flag that the client saw. If it has another version by now, fields that are sent as they were are
+        /// left alone, and 409 refuses a change of one that somebody else changed
+        original_flag: Option<Option<Value>> = {"type": "object"},
+    }
+}
+
+impl Creates for FlagWrite {
+    const NEEDS: &'static [&'static str] = &["key"];
+}
+
+impl FlagWrite {
+    /// The change that it asks for.
+    pub(super) fn into_patch(self) -> FlagPatch {
+        let plain = PlainPatch {
+            // PostHog's column may be null, and null is read as false.
+            ensure_experience_continuity: self
+                .ensure_experience_continuity
+                .map(Option::unwrap_or_default),
+            // Any JSON: PostHog's own user interface sends a list.
+            rollback_conditions: self.rollback_conditions,
+            performed_rollback: self.performed_rollback,
+            tags: self.tags,
+            analytics_dashboards: self.analytics_dashboards.map(|own| own.0),
+            has_enriched_analytics: self.has_enriched_analytics,
+            bucketing_identifier: self.bucketing_identifier.map(|own| own.0),
+            evaluation_runtime: self.evaluation_runtime.map(|own| own.0),
+            evaluation_contexts: self.evaluation_contexts,
+            is_remote_configuration: self.is_remote_configuration.map(Option::unwrap_or_default),
+            archived: self.archived,
+        };
+        FlagPatch {
+            name: self.name,
+            key: self.key,
+            filters: self.filters,
+            deleted: self.deleted,
+            active: self.active,
+            created_at: self.created_at,
+            plain,
+            seen: seen(self.version.flatten(), self.original_flag.flatten()),
+            ..FlagPatch::default()
         }
+    }
 
-        impl $name {
-            /// The change that it asks for.
-            pub(super) fn into_patch(self) -> FlagPatch {
-                let plain = PlainPatch {
-                    // PostHog's column may be null, and null is read as false.
-                    ensure_experience_continuity: self
-                        .ensure_experience_continuity
-                        .map(Option::unwrap_or_default),
-                    // Any JSON: PostHog's own user interface sends a list.
-                    rollback_conditions: self.rollback_conditions,
-                    performed_rollback: self.performed_rollback,
-                    tags: self.tags,
-                    analytics_dashboards: self.analytics_dashboards.map(|own| own.0),
-                    has_enriched_analytics: self.has_enriched_analytics,
-                    bucketing_identifier: self.bucketing_identifier.map(|own| own.0),
-                    evaluation_runtime: self.evaluation_runtime.map(|own| own.0),
-                    evaluation_contexts: self.evaluation_contexts,
-                    is_remote_configuration: self
-                        .is_remote_configuration
-                        .map(Option::unwrap_or_default),
-                    archived: self.archived,
-                };
-                FlagPatch {
-                    name: self.name,
-                    key: self.key.into(),
-                    filters: self.filters,
-                    deleted: self.deleted,
-                    active: self.active,
-                    created_at: self.created_at,
-                    plain,
-                    seen: seen(self.version.flatten(), self.original_flag.flatten()),
-                    ..FlagPatch::default()
-                }
-            }
-        }
-    };
-}
-
-flag_write! {
-    /// A flag as a whole; what is not there has its default, or keeps its value.
-    FlagCreate, String
-}
-
-flag_write! {
-    /// A change of a flag.
-    FlagWrite, Option<String>
-}
-
-/// The version that the client saw before it made the change.
-fn seen(version: Option<Value>, original: Option<Value>) -> Option<Seen> {
-    let fields = match original {
-        Some(Value::Object(original)) => Some(original),
-        _ => None,
-    };
-    Some(Seen { version: version?.as_i64()?, fields })
-}
-
-impl FlagCreate {
     /// The new flag.
     pub(super) fn into_new(self) -> NewFlag {
         let given = self.into_patch();
@@ -144,6 +122,15 @@ impl FlagCreate {
             plain: given.plain,
         }
     }
+}
+
+/// The version that the client saw before it made the change.
+fn seen(version: Option<Value>, original: Option<Value>) -> Option<Seen> {
+    let fields = match original {
+        Some(Value::Object(original)) => Some(original),
+        _ => None,
+    };
+    Some(Seen { version: version?.as_i64()?, fields })
 }
 
 /// Dashboards about a flag.
@@ -287,9 +274,10 @@ mod tests {
     use rand::rngs::StdRng;
     use serde_json::{Value, json};
 
-    use super::{FlagCreate, FlagWrite, whole};
+    use super::{FlagWrite, whole};
     use crate::auth::Principal;
     use crate::fields::Fields;
+    use crate::operation::input::{InBody, New};
     use crate::response::Problem;
     use crate::routes::feature_flags::status::Calls;
     use weir_base::clock::{Clock, UnixMicros};
@@ -305,7 +293,7 @@ mod tests {
     }
 
     fn new_flag(body: &Value) -> Result<NewFlag, Problem> {
-        FlagCreate::read(&mut fields(body)).map(FlagCreate::into_new)
+        New::<FlagWrite>::take(&mut fields(body)).map(|new| new.0.into_new())
     }
 
     fn flag_patch(body: &Value) -> Result<FlagPatch, Problem> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::auth::Principal;
-use crate::body::{Later, body};
+use crate::body::body;
 use crate::fields::refused;
-use crate::operation::input::input;
+use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
@@ -58,10 +58,14 @@ impl Operation for Create {
     type Out = Created<api::RoleAccess>;
     const SCOPE: &'static str = "feature_flag:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        check_granting(cx, &*flag_of(cx, &part::<String>(path, "id")?).await?)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let flag = flag_of(cx, &self.id).await?;
         check_granting(cx, &flag)?;
-        let role = self.access.role_id.0?;
+        let role = self.access.role_id;
         let role = match cx.metadata().role(cx.who.user.organization, &role).await {
             Ok(role) => role,
             Err(MetadataError::NotFound(_)) => {
@@ -129,7 +133,7 @@ body! {
     /// A role that may change a flag from now on.
     pub struct RoleAccessWrite {
         /// The role
-        role_id: Later<String> = {"format": "uuid"},
+        role_id: String = {"format": "uuid"},
     }
 }
 

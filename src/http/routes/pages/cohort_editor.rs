@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::operation::input::{InPath, New};
 use crate::response::Problem;
-use crate::routes::cohorts::{Change, CohortWrite, Description, Persons, Rule, Whole};
+use crate::routes::cohorts::{Change, CohortWrite, Description, Persons, Rule};
 use crate::routes::early_access_features::EarlyAccessFeatureWrite;
 use crate::routes::pages::cohorts::number;
 use crate::routes::pages::flag_editor::known;
@@ -119,7 +119,7 @@ async fn saved(asking: &Asking, cohort: Option<&Cohort>, draft: &Draft) -> Resul
             }
             false => ruled(fields)?,
         };
-        let made = asking.perform(cohorts::Create { cohort: Whole(change(fields)) }).await?;
+        let made = asking.perform(cohorts::Create { cohort: New(change(fields)) }).await?;
         return Ok(made.0);
     };
     let fields = if is_list { fields } else { ruled(fields)? };
@@ -206,7 +206,7 @@ pub async fn change_feature(mut visit: Visit) -> Result<Sent, Problem> {
 }
 
 fn feature_id(visit: &Visit) -> Result<Uuid, Problem> {
-    InPath::of(visit.id().to_owned())
+    InPath::of(visit.id())
 }
 
 fn typed_feature(sent: &Parameters) -> FeatureDraft {

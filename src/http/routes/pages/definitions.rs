@@ -208,7 +208,7 @@ pub async fn change_property(mut visit: Visit) -> Result<Sent, Problem> {
 
 /// The id in the path.
 fn id(visit: &Visit) -> Result<Uuid, Problem> {
-    InPath::of(visit.id().to_owned())
+    InPath::of(visit.id())
 }
 
 /// The tags in a form, separated by commas.

@@ -5,11 +5,10 @@ use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
-use crate::body::Later;
 use crate::operation::input::New;
 use crate::response::Problem;
 use crate::routes::feature_flags::actions::Revert;
-use crate::routes::feature_flags::body::{FlagCreate, FlagWrite};
+use crate::routes::feature_flags::body::FlagWrite;
 use crate::routes::feature_flags::evaluations::{AskedCondition, AudienceQuestion, BlastRadius};
 use crate::routes::feature_flags::test_evaluation::{Unsaved, of_unsaved};
 use crate::routes::pages::flags::{changed, flag_of, id_of};
@@ -167,32 +166,20 @@ fn filters(flag: Option<&Flag>, draft: &Draft) -> Result<Value, Wrong> {
 
 async fn saved(asking: &Asking, flag: Option<&Flag>, draft: &Draft) -> Result<Flag, Problem> {
     let filters = filters(flag, draft).map_err(|error| wrong(&error))?;
-    let (key, name) = (draft.key.trim().to_owned(), Some(draft.name.trim().to_owned()));
+    let (key, name) = (Some(draft.key.trim().to_owned()), Some(draft.name.trim().to_owned()));
     let (active, filters) = (Some(draft.is_active), Some(filters));
     let ensure_experience_continuity = Some(Some(draft.is_continuous));
+    let sent = FlagWrite {
+        name,
+        key,
+        filters,
+        active,
+        ensure_experience_continuity,
+        ..FlagWrite::default()
+    };
     match flag.map(|flag| flag.id) {
-        Some(id) => {
-            let flag = FlagWrite {
-                name,
-                key: Some(key),
-                filters,
-                active,
-                ensure_experience_continuity,
-                ..FlagWrite::default()
-            };
-            asking.perform(feature_flags::Update { id, flag: Later(Ok(flag)) }).await
-        }
-        None => {
-            let flag = FlagCreate {
-                name,
-                key,
-                filters,
-                active,
-                ensure_experience_continuity,
-                ..FlagCreate::default()
-            };
-            Ok(asking.perform(feature_flags::Create { flag }).await?.0)
-        }
+        Some(id) => asking.perform(feature_flags::Update { id, flag: sent }).await,
+        None => Ok(asking.perform(feature_flags::Create { flag: New(sent) }).await?.0),
     }
 }
 

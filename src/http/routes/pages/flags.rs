@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use maud::{Markup, html};
 
-use crate::body::Later;
 use crate::page::Page as Part;
 use crate::response::Problem;
 use crate::routes::activity::Place;
@@ -70,7 +69,6 @@ pub(super) fn id_of(visit: &Visit) -> Result<i64, Problem> {
 
 /// Changes the flag of the page.
 pub(super) async fn changed(visit: &Visit, flag: FlagWrite) -> Result<Flag, Problem> {
-    let flag = Later(Ok(flag));
     visit.asking.perform(feature_flags::Update { id: id_of(visit)?, flag }).await
 }
 

@@ -12,9 +12,9 @@ use crate::auth::Principal;
 use crate::body::{Exact, Field, body};
 use crate::fields::{Fields, refused};
 use crate::openapi::{Body, Parameter, Shape};
-use crate::operation::input::{InBody, InQuery, input};
+use crate::operation::input::{InBody, InQuery, Named, input, part};
 use crate::operation::output::{Accepted, Created, Taken};
-use crate::operation::{Context, Named, Operation, part};
+use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Attr, Problem};
 use crate::routes::persons::body::{retrieved, succeeded};
@@ -74,7 +74,7 @@ impl Operation for Update {
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
         let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -100,7 +100,7 @@ impl Operation for UpdateProperty {
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
         let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -159,7 +159,7 @@ impl Operation for DeleteProperty {
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
         let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, part(path, "id")).await.map(drop)
+        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

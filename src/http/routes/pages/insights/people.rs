@@ -4,9 +4,10 @@ use maud::html;
 use serde_json::json;
 
 use crate::beside::beside;
+use crate::operation::input::New;
 use crate::response::Problem;
 use crate::routes::cohorts;
-use crate::routes::cohorts::{Change, CohortWrite, Description, Whole};
+use crate::routes::cohorts::{Change, CohortWrite, Description};
 use crate::routes::pages::files;
 use crate::routes::pages::insights::{next, section, with_usual};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
@@ -132,7 +133,7 @@ pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Pro
     };
     let uuids: Vec<&str> = persons.iter().map(String::as_str).collect();
     let fields = fields.with_persons(cohorts::Persons::of(&uuids, &[])?);
-    let cohort = Whole(Change { fields, csv: None });
+    let cohort = New(Change { fields, csv: None });
     let made = asking.perform(cohorts::Create { cohort }).await?.0;
     let own = format!("cohorts/{}", made.id);
     Ok(Sent::Other(see_other(&parts::page(asking.project(), &own))?))
