@@ -6,6 +6,7 @@ pub mod bodies;
 pub mod by_hand;
 pub mod document;
 
+use hyper::StatusCode;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// Makes the schema of a type.
@@ -46,8 +47,6 @@ pub struct Shape {
     pub(super) success: Option<Success>,
 }
 
-impl Shape {}
-
 impl Shape {
     /// Nothing is read, nothing answered.
     pub(super) const fn empty() -> Self {
@@ -73,20 +72,10 @@ impl Words {
 /// Words and shape of the methods of one row that is no operation yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    pub(super) summary: &'static str,
-    /// Further explanations.
-    pub(super) notes: &'static str,
-    /// What the ids begin with; by default the words of the path.
-    pub(super) name: Option<&'static str>,
-    /// By default the first word of the path.
-    pub(super) tag: Option<&'static str>,
-    pub(super) query: &'static [Parameter],
-    pub(super) paging: Paging,
-    pub(super) body: Option<Body>,
-    /// `None` if it is always refused.
-    pub(super) success: Option<Success>,
-    pub(super) refusals: &'static [Refusal],
-    pub(super) is_deprecated: bool,
+    pub(super) words: Words,
+    query: &'static [Parameter],
+    body: Option<Body>,
+    success: Success,
 }
 
 /// By which parameters a part of a list is chosen.
@@ -109,14 +98,12 @@ pub(super) struct Body {
     pub(super) is_required: bool,
     /// Fields that are needed besides those that the type says.
     pub(super) required: &'static [&'static str],
-    /// Whether PATCH needs none of these.
-    pub(super) is_partial: bool,
 }
 
 /// The response to a request that was done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Success {
-    pub(super) status: &'static str,
+    pub(super) status: StatusCode,
     pub(super) says: &'static str,
     /// `None` without content.
     pub(super) schema: Option<SchemaOf>,
@@ -126,65 +113,43 @@ impl Body {
     /// A body that is a `T`.
     pub(super) const fn of<T: JsonSchema>(is_required: bool) -> Self {
         let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
-        Self { schema, is_required, required: &[], is_partial: true }
+        Self { schema, is_required, required: &[] }
+    }
+}
+
+impl Success {
+    /// A response with a `T`.
+    pub(super) const fn of<T: JsonSchema>(status: StatusCode, says: &'static str) -> Self {
+        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
+        Self { status, says, schema: Some(schema) }
     }
 }
 
 impl Description {
-    pub(super) const fn words(&self) -> Words {
-        Words {
-            summary: self.summary,
-            notes: self.notes,
-            name: self.name,
-            tag: self.tag,
-            says: None,
-            refusals: self.refusals,
-            is_deprecated: self.is_deprecated,
-        }
-    }
-
+    /// What is read, and what is answered.
     pub(super) fn shape(&self) -> Shape {
-        let Self { query, paging, body, success, .. } = *self;
-        Shape { query: query.to_vec(), paging, body, success }
+        let Self { query, body, success, .. } = *self;
+        Shape { query: query.to_vec(), body, success: Some(success), ..Shape::empty() }
     }
 
-    const fn new(summary: &'static str, success: Option<Success>) -> Self {
-        Self {
-            summary,
-            notes: "",
-            name: None,
-            tag: None,
-            query: &[],
-            paging: Paging::None,
-            body: None,
-            success,
-            refusals: &[],
-            is_deprecated: false,
-        }
-    }
-
-    const fn of<T: JsonSchema>(status: &'static str, summary: &'static str) -> Self {
-        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
-        Self::new(summary, Some(Success { status, says: "The answer", schema: Some(schema) }))
+    const fn of<T: JsonSchema>(status: StatusCode, summary: &'static str) -> Self {
+        let success = Success::of::<T>(status, "The answer");
+        Self { words: Words::new(summary), query: &[], body: None, success }
     }
 
     /// Answers 200 with a `T`.
     pub(super) const fn ok<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::of::<T>("200", summary)
+        Self::of::<T>(StatusCode::OK, summary)
     }
 
     /// Answers 201 with a `T`.
     pub(super) const fn created<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::of::<T>("201", summary)
+        Self::of::<T>(StatusCode::CREATED, summary)
     }
 
     /// The same with a body, which is a `T`.
-    pub(super) const fn body<T: JsonSchema>(self) -> Self {
-        self.with_body::<T>(true)
-    }
-
-    const fn with_body<T: JsonSchema>(mut self, is_required: bool) -> Self {
-        self.body = Some(Body::of::<T>(is_required));
+    pub(super) const fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(Body::of::<T>(true));
         self
     }
 
@@ -196,27 +161,25 @@ impl Description {
 
     /// The same with other responses of the components.
     pub(super) const fn or(mut self, refusals: &'static [Refusal]) -> Self {
-        self.refusals = refusals;
+        self.words.refusals = refusals;
         self
     }
 
     /// The same with another description of the answer.
     pub(super) const fn says(mut self, says: &'static str) -> Self {
-        if let Some(success) = &mut self.success {
-            success.says = says;
-        }
+        self.words.says = Some(says);
         self
     }
 
     /// The same with further explanations.
     pub(super) const fn notes(mut self, notes: &'static str) -> Self {
-        self.notes = notes;
+        self.words.notes = notes;
         self
     }
 
     /// The same with another beginning of its id.
     pub(super) const fn named(mut self, name: &'static str) -> Self {
-        self.name = Some(name);
+        self.words.name = Some(name);
         self
     }
 }

@@ -18,7 +18,8 @@ use crate::budget::Memory;
 use crate::call::Rendering;
 use crate::openapi::Shape;
 use crate::operation::input::{Input, Named};
-use crate::operation::output::{Output, PageRows};
+use crate::operation::output::{Output, PageRows, Paged};
+use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::store;
@@ -127,6 +128,24 @@ impl<Who: Caller> Context<Who> {
     /// The rows of a page of a list, of at most so many bytes.
     pub(super) fn rows<T: Serialize>(&self, bytes_max: usize) -> PageRows<T> {
         PageRows::new(&self.memory, bytes_max, self.is_drawn)
+    }
+
+    /// A page of a list of `count` items with these rows, which are made and written beside the threads of sockets until
+    /// they have so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// 503 if the memory budget is used up.
+    pub(super) async fn paged<T: Serialize + Send + 'static>(
+        &self,
+        page: Page,
+        count: usize,
+        bytes_max: usize,
+        rows: impl Iterator<Item = T> + Send + 'static,
+    ) -> Result<Paged<T>, Problem> {
+        let write = move |written: &mut PageRows<T>| written.add_all(rows);
+        let (rows, _) = self.rows(bytes_max).add_on(&self.app.node.cpu, write).await?;
+        Ok(Paged { page, count, rows })
     }
 
     /// Runs a write to the metadata to its end even if the client disconnects.

@@ -194,10 +194,15 @@ impl Page {
         shown: usize,
     ) -> Links {
         let link = |offset: usize| self.link(request, public_url, offset);
-        let after = self.offset.saturating_add(shown.min(self.limit));
-        let next = (shown > 0 && after < count).then(|| link(after));
+        let next = self.next(count, shown).map(link);
         let previous = (self.offset > 0).then(|| link(self.offset.saturating_sub(self.limit)));
         Links { count, next, previous }
+    }
+
+    /// The offset of the next page of a list of `count` items, if there is one after `shown` items of this page.
+    pub(super) fn next(self, count: usize, shown: usize) -> Option<usize> {
+        let after = self.offset.saturating_add(shown.min(self.limit));
+        (shown > 0 && after < count).then_some(after)
     }
 
     /// The URL of the request with another offset; offset 0 is left out.

@@ -28,6 +28,10 @@ use crate::routes::{
 };
 pub use crate::table::endpoint::{Endpoint, Run};
 use crate::table::endpoint::{at, op};
+use weir_identity::person::Person;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::definitions::EventDefinition;
+use weir_metadata::flags::StoredFlag;
 
 /// A route function of a project.
 macro_rules! of_project {
@@ -86,41 +90,41 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<documents::listed::List<Actions>>("GET", "P/actions/", "Actions that are not deleted, newest first").or(&[INVALID]),
     op::<documents::Create<Actions>>("POST", "P/actions/", "Make an action"),
-    op::<documents::Activity<Actions>>("GET", "P/actions/activity/", "What was changed of actions"),
+    op::<activity::OfAll<Actions>>("GET", "P/actions/activity/", "What was changed of actions"),
     op::<documents::Retrieve<Actions>>("GET", "P/actions/:id/", "An action, also a deleted one"),
     op::<documents::Update<Actions>>("PUT PATCH", "P/actions/:id/", "Change, delete or restore an action"),
     op::<documents::Delete<Actions>>("DELETE", "P/actions/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
-    op::<documents::ActivityOfOne<Actions>>("GET", "P/actions/:id/activity/", "What was changed of an action"),
+    op::<activity::OfOne<Actions>>("GET", "P/actions/:id/activity/", "What was changed of an action"),
 
     op::<activity::OfProject>("GET", "P/activity_log/", "What was changed in the project"),
 
     op::<documents::listed::List<Annotations>>("GET", "P/annotations/", "Annotations that are not deleted, newest first").or(&[INVALID]),
     op::<documents::Create<Annotations>>("POST", "P/annotations/", "Make an annotation"),
-    op::<documents::Activity<Annotations>>("GET", "P/annotations/activity/", "What was changed of annotations"),
+    op::<activity::OfAll<Annotations>>("GET", "P/annotations/activity/", "What was changed of annotations"),
     op::<documents::Retrieve<Annotations>>("GET", "P/annotations/:id/", "An annotation, also a deleted one"),
     op::<documents::Update<Annotations>>("PUT PATCH", "P/annotations/:id/", "Change, delete or restore an annotation"),
     op::<documents::Delete<Annotations>>("DELETE", "P/annotations/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
-    op::<documents::ActivityOfOne<Annotations>>("GET", "P/annotations/:id/activity/", "What was changed of an annotation"),
+    op::<activity::OfOne<Annotations>>("GET", "P/annotations/:id/activity/", "What was changed of an annotation"),
 
     op::<cohorts::List>("GET", "P/cohorts/", "Cohorts that are not deleted, newest first"),
     op::<cohorts::Create>("POST", "P/cohorts/", "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form"),
-    op::<cohorts::Activity>("GET", "P/cohorts/activity/", "What was changed of cohorts"),
+    op::<activity::OfAll<StoredCohort>>("GET", "P/cohorts/activity/", "What was changed of cohorts"),
     op::<cohorts::Retrieve>("GET", "P/cohorts/:id/", "One cohort"),
     op::<cohorts::Replace>("PUT", "P/cohorts/:id/", "Change a cohort; a file `csv` of a multipart form adds its persons to a static one"),
     op::<cohorts::Update>("PATCH", "P/cohorts/:id/", "Change a cohort; a file `csv` of a multipart form adds its persons to a static one"),
     op::<cohorts::Delete>("DELETE", "P/cohorts/:id/", "Refused").unlisted().or(&[("405", "DeleteRefused")]),
-    op::<cohorts::ActivityOfOne>("GET", "P/cohorts/:id/activity/", "What was changed of a cohort"),
+    op::<activity::OfOne<StoredCohort>>("GET", "P/cohorts/:id/activity/", "What was changed of a cohort"),
     op::<cohorts::AddMembers>("POST PATCH", "P/cohorts/:id/add_persons_to_static_cohort/", "Add members to a list"),
     op::<cohorts::Members>("GET", "P/cohorts/:id/persons/", "Members; needs person:read besides").analytics(),
     op::<cohorts::RemoveMembers>("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "Remove members from a list"),
 
     op::<documents::listed::List<Dashboards>>("GET", "P/dashboards/", "Dashboards that are not deleted, newest first").or(&[INVALID]),
     op::<documents::Create<Dashboards>>("POST", "P/dashboards/", "Make a dashboard"),
-    op::<documents::Activity<Dashboards>>("GET", "P/dashboards/activity/", "What was changed of dashboards"),
+    op::<activity::OfAll<Dashboards>>("GET", "P/dashboards/activity/", "What was changed of dashboards"),
     op::<documents::Retrieve<Dashboards>>("GET", "P/dashboards/:id/", "A dashboard, also a deleted one").analytics().or(&[INVALID]),
     op::<documents::Update<Dashboards>>("PUT PATCH", "P/dashboards/:id/", "Change, delete or restore a dashboard"),
     op::<documents::Delete<Dashboards>>("DELETE", "P/dashboards/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
-    op::<documents::ActivityOfOne<Dashboards>>("GET", "P/dashboards/:id/activity/", "What was changed of a dashboard"),
+    op::<activity::OfOne<Dashboards>>("GET", "P/dashboards/:id/activity/", "What was changed of a dashboard"),
     op::<documents::dashboards::CopyTile>("POST", "P/dashboards/:id/copy_tile/", "Put a tile of another dashboard on this one, too"),
     op::<documents::dashboards::MoveTile>("PATCH", "P/dashboards/:id/move_tile/", "Move a tile to another dashboard"),
     op::<documents::dashboards::ReorderTiles>("POST", "P/dashboards/:id/reorder_tiles/", "Put tiles in an order"),
@@ -140,7 +144,7 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<event_definitions::List>("GET", "P/event_definitions/", "Events that were seen").or(&[INVALID]),
     op::<event_definitions::Create>("POST", "P/event_definitions/", "Define events that are still to come"),
-    op::<event_definitions::Activity>("GET", "P/event_definitions/activity/", "What was changed of definitions of events"),
+    op::<activity::OfAll<EventDefinition>>("GET", "P/event_definitions/activity/", "What was changed of definitions of events"),
     op::<event_definitions::bulk::UpdateTags>("POST", "P/event_definitions/bulk_update_tags/", "Change the tags of many definitions").says("What was changed"),
     op::<event_definitions::bulk::UpdateVerified>("POST", "P/event_definitions/bulk_update_verified/", "Vouch for many definitions, or no more").says("What was changed"),
     op::<event_definitions::ByName>("GET", "P/event_definitions/by_name/", "The definition of a name").or(&[INVALID]),
@@ -148,7 +152,7 @@ pub const TABLE: &[Endpoint] = &[
     op::<event_definitions::Retrieve>("GET", "P/event_definitions/:id/", "One definition"),
     op::<event_definitions::Update>("PUT PATCH", "P/event_definitions/:id/", "Change a definition"),
     op::<event_definitions::Delete>("DELETE", "P/event_definitions/:id/", "Forget a definition, until such an event arrives"),
-    op::<event_definitions::ActivityOfOne>("GET", "P/event_definitions/:id/activity/", "What was changed of a definition, also of one that is gone"),
+    op::<activity::OfOne<EventDefinition>>("GET", "P/event_definitions/:id/activity/", "What was changed of a definition, also of one that is gone"),
     op::<event_definitions::Metrics>("GET", "P/event_definitions/:id/metrics/", "How many questions named the event in the last 30 days"),
 
     at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv().analytics().described_by(&events::LIST),
@@ -157,7 +161,7 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<feature_flags::List>("GET", "P/feature_flags/", "Flags that are not deleted").analytics_with(STALE).or(&[INVALID]),
     op::<feature_flags::Create>("POST", "P/feature_flags/", "Make a flag"),
-    op::<feature_flags::Activity>("GET", "P/feature_flags/activity/", "What was changed of flags"),
+    op::<activity::OfAll<StoredFlag>>("GET", "P/feature_flags/activity/", "What was changed of flags"),
     op::<bulk::Delete>("POST", "P/feature_flags/bulk_delete/", "Delete many flags").says("What was deleted").or(&[REFUSED]),
     op::<bulk::Keys>("POST", "P/feature_flags/bulk_keys/", "The keys of some flags").says("By their ids").or(&[REFUSED]),
     op::<bulk::UpdateTags>("POST", "P/feature_flags/bulk_update_tags/", "Change the tags of many flags").says("What was changed"),
@@ -171,7 +175,7 @@ pub const TABLE: &[Endpoint] = &[
     op::<feature_flags::Replace>("PUT", "P/feature_flags/:id/", "Change a flag; `deleted` deletes and restores").or(&[("409", "Conflict")]),
     op::<feature_flags::Update>("PATCH", "P/feature_flags/:id/", "Change a flag; `deleted` deletes and restores").or(&[("409", "Conflict")]),
     op::<feature_flags::Delete>("DELETE", "P/feature_flags/:id/", "Refused").unlisted().or(&[("405", "DeleteRefused")]),
-    op::<feature_flags::ActivityOfOne>("GET", "P/feature_flags/:id/activity/", "What was changed of a flag").or(&[("404", "NoFlag")]),
+    op::<activity::OfOne<StoredFlag>>("GET", "P/feature_flags/:id/activity/", "What was changed of a flag").or(&[("404", "NoFlag")]),
     op::<actions::StaticCohort>("POST", "P/feature_flags/:id/create_static_cohort_for_flag/", "Make a list of those for whom the flag is on; needs cohort:write besides").analytics().or(&[INVALID]),
     op::<actions::Dashboard>("POST", "P/feature_flags/:id/dashboard/", "Make the dashboard of a flag's use; needs dashboard:write besides").says("Whether it was done").or(&[("400", "Success")]),
     op::<actions::Dependents>("GET", "P/feature_flags/:id/dependent_flags/", "Flags whose conditions ask for this one"),
@@ -212,12 +216,12 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics().described_by(&insights::TREND),
     op::<documents::listed::List<Insights>>("GET", "P/insights/", "Saved insights that are not deleted, newest first").analytics().or(&[INVALID]),
     op::<documents::Create<Insights>>("POST", "P/insights/", "Make a saved insight"),
-    op::<documents::Activity<Insights>>("GET", "P/insights/activity/", "What was changed of saved insights"),
+    op::<activity::OfAll<Insights>>("GET", "P/insights/activity/", "What was changed of saved insights"),
     op::<documents::MyLastViewed>("GET", "P/insights/my_last_viewed/", "Insights that the asker looked at last, the last one first"),
     op::<documents::Retrieve<Insights>>("GET", "P/insights/:id/", "A saved insight, also a deleted one").analytics().or(&[INVALID]),
     op::<documents::Update<Insights>>("PUT PATCH", "P/insights/:id/", "Change, delete or restore a saved insight"),
     op::<documents::Delete<Insights>>("DELETE", "P/insights/:id/", "Refused").unlisted().or(&[("405", "DocumentDeleteRefused")]),
-    op::<documents::ActivityOfOne<Insights>>("GET", "P/insights/:id/activity/", "What was changed of a saved insight"),
+    op::<activity::OfOne<Insights>>("GET", "P/insights/:id/activity/", "What was changed of a saved insight"),
     op::<sharing::Retrieve<Insights>>("GET", "P/insights/:id/sharing/", "The link to a saved insight"),
     op::<sharing::Update<Insights>>("PATCH", "P/insights/:id/sharing/", "Turn the link to a saved insight on or off, or say how it shows it"),
     op::<sharing::AddPassword<Insights>>("POST", "P/insights/:id/sharing/passwords/", "Give the link to a saved insight one more password, which is told once"),
@@ -227,7 +231,7 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<persons::List>("GET", "P/persons/", "Persons, newest first").or_csv().analytics().or(&[INVALID]),
     op::<persons::Create>("POST", "P/persons/", "Refused: persons are made by events such as $identify").unlisted().analytics().or(&[("405", "CreationRefused")]),
-    op::<persons::Activity>("GET", "P/persons/activity/", "What operators did to persons").or_csv().analytics(),
+    op::<activity::OfAll<Person>>("GET", "P/persons/activity/", "What operators did to persons").or_csv().analytics(),
     op::<persons::deletions::BulkDelete>("POST", "P/persons/bulk_delete/", "Delete persons").analytics().says("What was deleted"),
     op::<persons::Cohorts>("GET", "P/persons/cohorts/", "The cohorts that a person is in").or_csv().analytics().or(&[INVALID]),
     at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(insights::funnels::funnel_persons)).or_csv().analytics().described_by(&insights::funnels::FUNNEL_PERSONS),
@@ -243,7 +247,7 @@ pub const TABLE: &[Endpoint] = &[
     op::<persons::Retrieve>("GET", "P/persons/:id/", "One person").or_csv().analytics().or(&[INVALID]),
     op::<persons::changes::Update>("PUT PATCH", "P/persons/:id/", "Set properties").or_csv().analytics(),
     op::<persons::deletions::Delete>("DELETE", "P/persons/:id/", "Delete a person, its events, or both").or_csv().analytics(),
-    op::<persons::ActivityOfOne>("GET", "P/persons/:id/activity/", "What operators did to a person").or_csv().analytics().or(&[INVALID]),
+    op::<activity::OfOne<Person>>("GET", "P/persons/:id/activity/", "What operators did to a person").or_csv().analytics().or(&[INVALID]),
     op::<persons::deletions::DeleteEvents>("POST", "P/persons/:id/delete_events/", "Delete the events of a person").analytics().or(&[INVALID]),
     op::<persons::deletions::DeleteRecordings>("POST", "P/persons/:id/delete_recordings/", "Does nothing: there are no recordings").analytics().or(&[INVALID]),
     op::<persons::timeline::Retrieve>("GET", "P/persons/:id/properties_timeline/", "When properties of a person changed").or_csv().analytics().or(&[INVALID]),

@@ -168,7 +168,7 @@ impl Kind {
     }
 
     /// The kind as the activity log names it.
-    pub fn scope(self) -> Scope {
+    pub const fn scope(self) -> Scope {
         match self {
             Self::Action => Scope::Action,
             Self::Insight => Scope::Insight,

@@ -225,13 +225,13 @@ impl Schemas {
     ) -> Value {
         let (id, tag) = names(endpoint, words, shape, method);
         let body = shape.body.filter(|_| method != "GET");
-        let body = body.map(|body| self.body(&body, method));
+        let body = body.map(|body| self.body(&body));
         let mut described = json!({
             "operationId": id,
             "summary": words.summary,
             "tags": [tag],
             "security": [{"personalKey": [endpoint.scope]}],
-            "responses": self.responses(endpoint, words, shape.success, body.is_some()),
+            "responses": self.responses(endpoint, words, shape.success.as_ref(), body.is_some()),
         });
         let Value::Object(fields) = &mut described else { return described };
         if !words.notes.is_empty() {
@@ -248,14 +248,13 @@ impl Schemas {
         described
     }
 
-    fn body(&mut self, body: &Body, method: &str) -> Value {
+    fn body(&mut self, body: &Body) -> Value {
         let mut schema = plain_of((body.schema)(&mut self.bodies));
-        let required = if body.is_partial && method == "PATCH" { &[] } else { body.required };
-        if !required.is_empty() {
-            schema = json!({"allOf": [schema, {"required": required}]});
+        if !body.required.is_empty() {
+            schema = json!({"allOf": [schema, {"required": body.required}]});
         }
         let content = json!({"application/json": {"schema": schema}});
-        match body.is_required || !required.is_empty() {
+        match body.is_required || !body.required.is_empty() {
             true => json!({"content": content, "required": true}),
             false => json!({"content": content}),
         }
@@ -265,7 +264,7 @@ impl Schemas {
         &mut self,
         endpoint: &Endpoint,
         words: &Words,
-        success: Option<Success>,
+        success: Option<&Success>,
         has_body: bool,
     ) -> Value {
         let of_bodies = RESPONSES_TO_BODIES.iter().filter(|_| has_body);
@@ -273,7 +272,7 @@ impl Schemas {
         let mut responses: BTreeMap<&str, Value> =
             refusals.map(|(status, name)| (*status, component("responses", name))).collect();
         if let Some(Success { status, says, schema }) = success {
-            let mut response = json!({"description": words.says.unwrap_or(says)});
+            let mut response = json!({"description": words.says.unwrap_or(*says)});
             if let (Some(schema), Value::Object(response)) = (schema, &mut response) {
                 let schema = plain_of(schema(&mut self.answers));
                 let mut content = Map::new();
@@ -283,7 +282,7 @@ impl Schemas {
                 }
                 response.insert("content".to_owned(), Value::Object(content));
             }
-            responses.insert(status, response);
+            responses.insert(status.as_str(), response);
         }
         json!(responses)
     }

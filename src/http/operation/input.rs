@@ -1,6 +1,8 @@
 //! What an operation is told, as a struct by [`input!`]: each field is part of the path, of the query or the body, is read
 //! from there in the order of its declaration, and is described by its type.
 
+use std::marker::PhantomData;
+
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -149,6 +151,18 @@ impl InQuery for Search {
 
     fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
         Ok(Self(request.query(name).unwrap_or_default().into_owned()))
+    }
+}
+
+/// The kind of what an operation is about, which no part of a request says.
+#[derive(Debug)]
+pub struct Of<K>(PhantomData<K>);
+
+impl<K> InQuery for Of<K> {
+    fn describe(_: &'static str, _: &'static str, _: &mut Shape) {}
+
+    fn take(_: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self(PhantomData))
     }
 }
 

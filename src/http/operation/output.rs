@@ -1,11 +1,10 @@
-//! What operations give, and how it is answered: a value as JSON with 200, [`Long`], [`Created`], [`Done`], [`Listed`],
-//! [`Paged`], [`Whole`]; [`Never`].
-//! Each says its own schema.
+//! What operations give, and how it is answered: a value as JSON with 200, [`Long`], [`Created`], [`Accepted`], [`Whole`];
+//! nothing, [`Noted`], [`Taken`], [`Done`]; a page of a list, [`Listed`] and [`Paged`]; [`Never`]. Each says its own schema.
 
 use std::future::Future;
 
 use hyper::StatusCode;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::beside::beside;
@@ -48,14 +47,9 @@ pub struct Reply<'r> {
     pub(crate) rendering: Rendering,
 }
 
-/// The description of an answer with a `T`.
-pub(crate) fn success<T: JsonSchema>(status: &'static str, says: &'static str) -> Option<Success> {
-    Some(Success { status, says, schema: Some(SchemaGenerator::subschema_for::<T>) })
-}
-
 impl<T: Serialize + JsonSchema + Send> Output for T {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<T>("200", "The answer");
+        shape.success = Some(Success::of::<T>(StatusCode::OK, "The answer"));
     }
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
@@ -63,74 +57,65 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     }
 }
 
-/// Something that was made; answered with 201.
-#[derive(Debug)]
-pub struct Created<T>(pub T);
+/// Answers with a value, which is written beside the threads of sockets.
+macro_rules! values {
+    ($($(#[doc = $about:literal])* $name:ident($value:ty), $status:ident, $paging:ident;)*) => {$(
+        $(#[doc = $about])*
+        #[derive(Debug)]
+        pub struct $name<T>(pub $value);
 
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Created<T> {
-    fn describe(shape: &mut Shape) {
-        shape.success = success::<T>("201", "The answer");
-    }
+        impl<T: Serialize + JsonSchema + Send + 'static> Output for $name<T> {
+            fn describe(shape: &mut Shape) {
+                shape.paging = Paging::$paging;
+                shape.success = Some(Success::of::<$value>(StatusCode::$status, "The answer"));
+            }
 
-    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        csv::answer(&reply.app.node.cpu, StatusCode::CREATED, reply.rendering, self.0).await
-    }
+            async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+                let cpu = &reply.app.node.cpu;
+                csv::answer(cpu, StatusCode::$status, reply.rendering, self.0).await
+            }
+        }
+    )*};
 }
 
-/// Something that was changed, and may be changed further; answered with 202.
-#[derive(Debug)]
-pub struct Accepted<T>(pub T);
-
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Accepted<T> {
-    fn describe(shape: &mut Shape) {
-        shape.success = success::<T>("202", "The answer");
-    }
-
-    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        csv::answer(&reply.app.node.cpu, StatusCode::ACCEPTED, reply.rendering, self.0).await
-    }
+values! {
+    /// Something that was made; answered with 201.
+    Created(T), CREATED, None;
+    /// Something that was changed, and may be changed further; answered with 202.
+    Accepted(T), ACCEPTED, None;
+    /// A value that may be long, as JSON or as CSV where the row says so.
+    Long(T), OK, None;
+    /// All items of a list.
+    Whole(Vec<T>), OK, Whole;
 }
 
-/// A value that may be long; written beside the threads of sockets, as JSON or as CSV where the row says so.
-#[derive(Debug)]
-pub struct Long<T>(pub T);
+/// Answers without content.
+macro_rules! empty {
+    ($($(#[doc = $about:literal])* $name:ident, $status:ident, $says:literal;)*) => {$(
+        $(#[doc = $about])*
+        #[derive(Debug)]
+        pub struct $name;
 
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Long<T> {
-    fn describe(shape: &mut Shape) {
-        shape.success = success::<T>("200", "The answer");
-    }
+        impl Output for $name {
+            fn describe(shape: &mut Shape) {
+                let status = StatusCode::$status;
+                shape.success = Some(Success { status, says: $says, schema: None });
+            }
 
-    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
-    }
+            async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+                Ok(Response::empty(StatusCode::$status))
+            }
+        }
+    )*};
 }
 
-/// What was asked for is done, or goes on; answered with 202 and no content.
-#[derive(Debug)]
-pub struct Taken;
-
-impl Output for Taken {
-    fn describe(shape: &mut Shape) {
-        shape.success = Some(Success { status: "202", says: "Done", schema: None });
-    }
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(Response::empty(StatusCode::ACCEPTED))
-    }
-}
-
-/// There is nothing to tell; answered with 204.
-#[derive(Debug)]
-pub struct Done;
-
-impl Output for Done {
-    fn describe(shape: &mut Shape) {
-        shape.success = Some(Success { status: "204", says: "Done", schema: None });
-    }
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(Response::empty(StatusCode::NO_CONTENT))
-    }
+empty! {
+    /// It is noted; answered with 201.
+    Noted, CREATED, "Noted";
+    /// What was asked for is done, or goes on; answered with 202.
+    Taken, ACCEPTED, "Done";
+    /// There is nothing to tell; answered with 204.
+    Done, NO_CONTENT, "Done";
 }
 
 /// Nothing: the operation is always refused.
@@ -142,21 +127,6 @@ impl Output for Never {
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
         match self {}
-    }
-}
-
-/// All items of a list; written beside the threads of sockets.
-#[derive(Debug)]
-pub struct Whole<T>(pub Vec<T>);
-
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Whole<T> {
-    fn describe(shape: &mut Shape) {
-        shape.paging = Paging::Whole;
-        shape.success = success::<Vec<T>>("200", "The answer");
-    }
-
-    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, self.0).await
     }
 }
 
@@ -181,19 +151,16 @@ impl<T> Listed<T> {
         let count = all.len();
         Self { page, count, results: all.skip(page.offset).take(page.limit).map(show).collect() }
     }
-}
 
-impl<T> Listed<T> {
     /// Whether there are items after those of the page.
     pub fn has_next(&self) -> bool {
-        let shown = self.results.len();
-        shown > 0 && self.page.offset.saturating_add(shown) < self.count
+        self.page.next(self.count, self.results.len()).is_some()
     }
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Output for Listed<T> {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<Envelope<T>>("200", "A page of the list");
+        shape.success = Some(Success::of::<Envelope<T>>(StatusCode::OK, "A page of the list"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -217,14 +184,13 @@ pub struct Paged<T> {
 impl<T: Serialize> Paged<T> {
     /// Whether there are items after those of the page.
     pub fn has_next(&self) -> bool {
-        let shown = self.rows.count();
-        shown > 0 && self.page.offset.saturating_add(shown) < self.count
+        self.page.next(self.count, self.rows.count()).is_some()
     }
 }
 
 impl<T: Serialize + JsonSchema + Send> Output for Paged<T> {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<Envelope<T>>("200", "A page of the list");
+        shape.success = Some(Success::of::<Envelope<T>>(StatusCode::OK, "A page of the list"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -256,6 +222,20 @@ impl<T: Serialize> PageRows<T> {
             values.push(row);
         }
         Ok(added)
+    }
+
+    /// Adds all rows, until the page is full.
+    ///
+    /// # Errors
+    ///
+    /// 503 if the memory budget is used up.
+    pub(crate) fn add_all(&mut self, rows: impl IntoIterator<Item = T>) -> Result<Added, Problem> {
+        for row in rows {
+            if self.add(row)? == Added::PageIsFull {
+                return Ok(Added::PageIsFull);
+            }
+        }
+        Ok(Added::Yes)
     }
 
     /// Adds what `write` adds, beside the threads of sockets.

@@ -1,5 +1,7 @@
 //! The log of changes: of one object, of all objects of a kind, of the project.
 
+use std::fmt::Debug;
+use std::future::Future;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -7,10 +9,10 @@ use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::{Call, Rendering};
-use crate::openapi::{Paging, Shape};
-use crate::operation::input::{InQuery, input};
-use crate::operation::output::{Output, PageRows, Reply, success};
+use crate::call::Rendering;
+use crate::openapi::{Paging, Parameter, Shape, Success};
+use crate::operation::input::{InPath, InQuery, Of, input};
+use crate::operation::output::{Output, PageRows, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
@@ -19,7 +21,6 @@ use crate::routes::store::problem;
 use crate::rows::{Added, PAGE_MAX_BYTES};
 use crate::{auth, csv};
 use weir_api::activity as api;
-use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_metadata::accounts::UserId;
@@ -51,13 +52,6 @@ impl Place {
         Self { limit, page: 1, offset: None }
     }
 
-    fn of(request: &Request) -> Self {
-        let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
-        let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
-        let page = number("page").filter(|page| *page > 0).unwrap_or(1);
-        Self { limit: limit.min(LIMIT_MAX), page, offset: number("offset") }
-    }
-
     fn skipped(self) -> usize {
         self.offset.unwrap_or((self.page - 1).saturating_mul(self.limit))
     }
@@ -69,7 +63,10 @@ impl InQuery for Place {
     }
 
     fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
-        Ok(Self::of(request))
+        let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
+        let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
+        let page = number("page").filter(|page| *page > 0).unwrap_or(1);
+        Ok(Self { limit: limit.min(LIMIT_MAX), page, offset: number("offset") })
     }
 }
 
@@ -90,7 +87,8 @@ impl Entries {
 
 impl Output for Entries {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<api::Page>("200", "A page of what was changed");
+        shape.success =
+            Some(Success::of::<api::Page>(StatusCode::OK, "A page of what was changed"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -170,6 +168,65 @@ async fn entries(
     Ok(Entries { place, count, rows })
 }
 
+/// A kind of objects that have paths for what was changed of them.
+pub trait Logged: Debug + Send + Sync + 'static {
+    /// The kind in the log.
+    const SCOPE: Scope;
+
+    /// The scope that a key needs besides `activity_log:read`.
+    const READ: &'static str;
+
+    /// What names one in a path.
+    type Id: InPath + Debug + Send;
+
+    /// What names it in the log.
+    ///
+    /// # Errors
+    ///
+    /// 404: there is no such object.
+    fn item(
+        cx: &Context<Principal>,
+        id: Self::Id,
+    ) -> impl Future<Output = Result<String, Problem>> + Send;
+}
+
+input! {
+    /// What was changed of all objects of a kind.
+    pub struct OfAll<K: Logged> {
+        query kind: Of<K>,
+        query place: Place,
+    }
+}
+
+impl<K: Logged> Operation for OfAll<K> {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = K::READ;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        of_item(cx, K::SCOPE, None, self.place).await
+    }
+}
+
+input! {
+    /// What was changed of one object.
+    pub struct OfOne<K: Logged> {
+        path id: K::Id,
+        query place: Place,
+    }
+}
+
+impl<K: Logged> Operation for OfOne<K> {
+    type Who = Principal;
+    type Out = Entries;
+    const SCOPE: &'static str = K::READ;
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+        let item = K::item(cx, self.id).await?;
+        of_item(cx, K::SCOPE, Some(item), self.place).await
+    }
+}
+
 input! {
     /// All changes in the project.
     pub struct OfProject {
@@ -188,7 +245,7 @@ pub struct UserUuid(String);
 
 impl InQuery for Option<UserUuid> {
     fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
-        shape.query.push(crate::openapi::Parameter::uuid(name).about(about));
+        shape.query.push(Parameter::uuid(name).about(about));
     }
 
     fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
@@ -258,24 +315,4 @@ fn entry(stored: &EntryText, snapshot: &Snapshot) -> Result<api::Entry, Problem>
         scope: entry.scope.to_string(),
         user,
     })
-}
-
-/// As [`of_item`] with the first id of the path, for endpoints that are no operations yet.
-pub async fn of_scope(app: &App, call: Call<Principal>, scope: Scope) -> Result<Response, Problem> {
-    let item = call.parameters.first().cloned();
-    of_call(app, call, scope, item).await
-}
-
-/// As [`of_item`], for endpoints that are no operations yet.
-pub(super) async fn of_call(
-    app: &App,
-    call: Call<Principal>,
-    scope: Scope,
-    item: Option<String>,
-) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let (app, memory) = (app.clone(), request.memory());
-    let cx = Context { app, who: asker, rendering, memory, is_drawn: false };
-    let entries = of_item(&cx, scope, item, Place::of(&request)).await?;
-    entries.respond(&Reply { app: &cx.app, request: &request, rendering }).await
 }

@@ -25,13 +25,13 @@ use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::Logged;
 use crate::routes::cohorts::body::member;
 pub(in crate::routes) use crate::routes::cohorts::body::{
     Change, CohortWrite, Description, Persons, Rule, shown,
 };
 use crate::routes::store::problem;
-use crate::routes::{activity, feature_flags, query, store};
+use crate::routes::{feature_flags, query, store};
 use crate::rows::{Added, LONG_PAGE_MAX_BYTES, PAGE_MAX_BYTES};
 use weir_api::cohorts as api;
 use weir_app::App;
@@ -85,16 +85,9 @@ impl Operation for List {
         let all = snapshot.cohorts(cx.who.project.id).iter();
         let found: Vec<Arc<StoredCohort>> = all.filter(is_wanted).map(Arc::clone).collect();
         let (count, users) = (found.len(), Arc::clone(&snapshot));
-        let write = move |rows: &mut PageRows<api::Cohort>| {
-            for cohort in found.iter().skip(page.offset).take(page.limit) {
-                if rows.add(shown(cohort, &users))? == Added::PageIsFull {
-                    return Ok(Added::PageIsFull);
-                }
-            }
-            Ok(Added::Yes)
-        };
-        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
-        Ok(Paged { page, count, rows })
+        let part = found.into_iter().skip(page.offset).take(page.limit);
+        let rows = part.map(move |cohort| shown(&cohort, &users));
+        cx.paged(page, count, PAGE_MAX_BYTES, rows).await
     }
 }
 
@@ -398,39 +391,13 @@ pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     Box::new(membership::memberships(set, project, snapshot.now(project, app.node.clock.now())))
 }
 
-input! {
-    /// What was changed of cohorts.
-    pub struct Activity {
-        query place: Place,
-    }
-}
+impl Logged for StoredCohort {
+    const SCOPE: Scope = Scope::Cohort;
+    const READ: &'static str = "cohort:read";
+    type Id = i64;
 
-impl Operation for Activity {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "cohort:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        activity::of_item(cx, Scope::Cohort, None, self.place).await
-    }
-}
-
-input! {
-    /// What was changed of one cohort.
-    pub struct ActivityOfOne {
-        path id: i64,
-        query place: Place,
-    }
-}
-
-impl Operation for ActivityOfOne {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "cohort:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        find(cx, CohortId(self.id)).await?;
-        activity::of_item(cx, Scope::Cohort, Some(self.id.to_string()), self.place).await
+    async fn item(cx: &Context<Principal>, id: i64) -> Result<String, Problem> {
+        Ok(find(cx, CohortId(id)).await?.id.to_string())
     }
 }
 

@@ -30,21 +30,21 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::fields::refused;
 use crate::openapi::Shape;
-use crate::operation::input::{InQuery, Named, input, part};
-use crate::operation::output::Never;
+use crate::operation::input::{InQuery, Named, Of, input, part};
+use crate::operation::output::{Never, Noted};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
-use crate::routes::activity;
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::Logged;
 use crate::routes::documents::boards::Edit;
-use crate::routes::documents::kinds::{DocumentKind, Id, Insights, Of};
+use crate::routes::documents::kinds::{DocumentKind, Id, Insights};
 use crate::routes::documents::results::{Asked, Results};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::sent::{Change, Copied, New};
-use crate::routes::documents::shown::{Made, Noted, Seen, Shown};
+use crate::routes::documents::shown::{Made, Seen, Shown};
 use crate::routes::store::problem;
 use weir_metadata::Metadata;
+use weir_metadata::activity::Scope;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
@@ -238,41 +238,14 @@ impl<K: DocumentKind> Operation for Delete<K> {
     }
 }
 
-input! {
-    /// What was changed of all documents of a kind.
-    pub struct Activity<K: DocumentKind> {
-        query kind: Of<K>,
-        query place: Place,
-    }
-}
+impl<K: DocumentKind> Logged for K {
+    const SCOPE: Scope = K::KIND.scope();
+    const READ: &'static str = "activity_log:read";
+    type Id = Id<K>;
 
-impl<K: DocumentKind> Operation for Activity<K> {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "activity_log:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        activity::of_item(cx, K::KIND.scope(), None, self.place).await
-    }
-}
-
-input! {
-    /// What was changed of a document.
-    pub struct ActivityOfOne<K: DocumentKind> {
-        path id: Id<K>,
-        query place: Place,
-    }
-}
-
-impl<K: DocumentKind> Operation for ActivityOfOne<K> {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "activity_log:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        let id = self.id.number;
-        cx.metadata().document(cx.who.project.id, K::KIND, id).await.map_err(problem)?;
-        activity::of_item(cx, K::KIND.scope(), Some(id.to_string()), self.place).await
+    async fn item(cx: &Context<Principal>, Id { number, .. }: Id<K>) -> Result<String, Problem> {
+        cx.metadata().document(cx.who.project.id, K::KIND, number).await.map_err(problem)?;
+        Ok(number.to_string())
     }
 }
 

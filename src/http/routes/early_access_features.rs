@@ -12,13 +12,13 @@ use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, refused};
 use crate::operation::input::{Creates, Named, New, input, part};
-use crate::operation::output::{Created, Done, PageRows, Paged};
+use crate::operation::output::{Created, Done, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::feature_flags::body::minimal;
 use crate::routes::user_body::user;
-use crate::rows::{Added, PAGE_MAX_BYTES};
+use crate::rows::PAGE_MAX_BYTES;
 use weir_api::early_access as api;
 use weir_metadata::Metadata;
 use weir_metadata::early_access::{EarlyAccessFeature, FeatureEditor, FeaturePatch, Stage};
@@ -67,18 +67,11 @@ impl Operation for List {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (snapshot, page, who) = (cx.snapshot(), self.page, cx.who.clone());
-        let count = snapshot.features(who.project.id).len();
-        let write = move |rows: &mut PageRows<api::Feature>| {
-            let features = snapshot.features(who.project.id).iter();
-            for own in features.skip(page.offset).take(page.limit) {
-                if rows.add(feature(own, &snapshot, &who))? == Added::PageIsFull {
-                    return Ok(Added::PageIsFull);
-                }
-            }
-            Ok(Added::Yes)
-        };
-        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
-        Ok(Paged { page, count, rows })
+        let features = snapshot.features(who.project.id);
+        let (count, part) = (features.len(), features.iter().skip(page.offset).take(page.limit));
+        let part: Vec<Arc<EarlyAccessFeature>> = part.map(Arc::clone).collect();
+        let rows = part.into_iter().map(move |own| feature(&own, &snapshot, &who));
+        cx.paged(page, count, PAGE_MAX_BYTES, rows).await
     }
 }
 

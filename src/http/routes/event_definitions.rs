@@ -13,8 +13,7 @@ use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
-use crate::routes::activity;
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::Logged;
 use crate::routes::definition_parameters::{Names, Needed, Terms, Truth, caught_up, notes};
 use crate::routes::event_definitions::choice::{EventType, NamesWanted, Order};
 use crate::routes::store::problem;
@@ -185,39 +184,14 @@ impl Operation for Delete {
     }
 }
 
-input! {
-    /// What users changed of definitions.
-    pub struct Activity {
-        query place: Place,
-    }
-}
+impl Logged for EventDefinition {
+    const SCOPE: Scope = Scope::EventDefinition;
+    const READ: &'static str = "event_definition:read";
+    type Id = Uuid;
 
-impl Operation for Activity {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "event_definition:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        activity::of_item(cx, Scope::EventDefinition, None, self.place).await
-    }
-}
-
-input! {
-    /// What users changed of a definition, also of a deleted one.
-    pub struct ActivityOfOne {
-        path id: Uuid,
-        query place: Place,
-    }
-}
-
-impl Operation for ActivityOfOne {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "event_definition:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let item = Some(self.id.to_string());
-        activity::of_item(cx, Scope::EventDefinition, item, self.place).await
+    /// Also that of a deleted definition.
+    async fn item(_: &Context<Principal>, id: Uuid) -> Result<String, Problem> {
+        Ok(id.to_string())
     }
 }
 

@@ -22,17 +22,16 @@ use serde_json::json;
 
 use crate::auth::Principal;
 use crate::operation::input::{Named, New, input, part};
-use crate::operation::output::{Created, Never, PageRows, Paged};
+use crate::operation::output::{Created, Never, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
-use crate::routes::activity;
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::Logged;
 use crate::routes::feature_flags::body::{FlagWrite, whole};
 use crate::routes::feature_flags::filter::{Filters, Wanted};
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::store::problem;
-use crate::rows::{Added, PAGE_MAX_BYTES};
+use crate::rows::PAGE_MAX_BYTES;
 use weir_api::flags as api;
 use weir_base::error::Kind;
 use weir_metadata::Metadata;
@@ -69,16 +68,8 @@ impl Operation for List {
         let (count, shown) = (found.len(), shown.map(|flag| Arc::clone(flag)).collect::<Vec<_>>());
         let calls = Calls::of_project(&cx.app, asker.project.id).await?;
         let users = Arc::clone(&snapshot);
-        let write = move |rows: &mut PageRows<api::Flag>| {
-            for flag in &shown {
-                if rows.add(whole(flag, &users, &asker, &calls))? == Added::PageIsFull {
-                    return Ok(Added::PageIsFull);
-                }
-            }
-            Ok(Added::Yes)
-        };
-        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
-        Ok(Paged { page, count, rows })
+        let rows = shown.into_iter().map(move |flag| whole(&flag, &users, &asker, &calls));
+        cx.paged(page, count, PAGE_MAX_BYTES, rows).await
     }
 }
 
@@ -187,45 +178,19 @@ pub(super) fn delete_refused() -> Problem {
     Problem::method_not_allowed(&Method::DELETE, ALLOW).with_body(None)
 }
 
-input! {
-    /// What was changed of flags.
-    pub struct Activity {
-        query place: Place,
-    }
-}
+impl Logged for StoredFlag {
+    const SCOPE: Scope = Scope::FeatureFlag;
+    const READ: &'static str = "activity_log:read";
+    type Id = String;
 
-impl Operation for Activity {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "activity_log:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        activity::of_item(cx, Scope::FeatureFlag, None, self.place).await
-    }
-}
-
-input! {
-    /// What was changed of a flag.
-    pub struct ActivityOfOne {
-        path id: String,
-        query place: Place,
-    }
-}
-
-impl Operation for ActivityOfOne {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "activity_log:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
+    async fn item(cx: &Context<Principal>, id: String) -> Result<String, Problem> {
         // Without a body, unlike other 404 responses.
         let gone = || Problem::not_found("Not found.").with_body(None);
-        let id = self.id.parse().map(FlagId).map_err(|_| gone())?;
-        match cx.metadata().flag(cx.who.project.id, id).await {
-            Err(MetadataError::NotFound(_)) => return Err(gone()),
-            found => found.map_err(problem)?,
-        };
-        activity::of_item(cx, Scope::FeatureFlag, Some(self.id), self.place).await
+        let number = id.parse().map(FlagId).map_err(|_| gone())?;
+        match cx.metadata().flag(cx.who.project.id, number).await {
+            Err(MetadataError::NotFound(_)) => Err(gone()),
+            found => found.map(|_| id).map_err(problem),
+        }
     }
 }
 

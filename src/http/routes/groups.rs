@@ -9,7 +9,7 @@ use crate::auth::Principal;
 use crate::beside::beside;
 use crate::openapi::{Parameter, Shape};
 use crate::operation::input::{InQuery, Search, input};
-use crate::operation::output::{PageRows, Paged};
+use crate::operation::output::Paged;
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
@@ -17,7 +17,7 @@ use crate::response::{Attr, Problem};
 use crate::routes::activity::{Entries, Place};
 use crate::routes::store::problem;
 use crate::routes::{activity, query};
-use crate::rows::{Added, LONG_PAGE_MAX_BYTES};
+use crate::rows::LONG_PAGE_MAX_BYTES;
 use weir_api::groups as api;
 use weir_base::error::Kind;
 use weir_identity::person::Group;
@@ -92,16 +92,8 @@ impl Operation for List {
         let (engine, project) = (&cx.app.engine, cx.who.project.id);
         let found = groups::find_groups(engine, project, index, search, part).await;
         let (count, groups) = found.map_err(query::problem)?;
-        let write = move |rows: &mut PageRows<api::Group>| {
-            for (key, group) in groups {
-                if rows.add(shown(index, key, group))? == Added::PageIsFull {
-                    return Ok(Added::PageIsFull);
-                }
-            }
-            Ok(Added::Yes)
-        };
-        let (rows, _) = cx.rows(LONG_PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
-        Ok(Paged { page, count, rows })
+        let rows = groups.into_iter().map(move |(key, group)| shown(index, key, group));
+        cx.paged(page, count, LONG_PAGE_MAX_BYTES, rows).await
     }
 }
 

@@ -27,12 +27,12 @@ use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::Logged;
 use crate::routes::persons::body::{listed, retrieved};
 use crate::routes::persons::export::Export;
 pub(in crate::routes) use crate::routes::persons::question::Filters;
 use crate::routes::store::problem;
-use crate::routes::{activity, cohorts, query};
+use crate::routes::{cohorts, query};
 use crate::rows::{Added, LONG_PAGE_MAX_BYTES};
 use weir_api::persons as api;
 use weir_app::App;
@@ -222,39 +222,15 @@ impl Operation for Cohorts {
     }
 }
 
-input! {
-    /// Changes of persons by operators, those of deleted persons, too.
-    pub struct Activity {
-        query place: Place,
-    }
-}
+/// Of the changes of persons, those by operators are in the log, also those of deleted persons.
+impl Logged for Person {
+    const SCOPE: Scope = Scope::Person;
+    const READ: &'static str = "person:read";
+    type Id = String;
 
-impl Operation for Activity {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "person:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        activity::of_item(cx, Scope::Person, None, self.place).await
-    }
-}
-
-input! {
-    /// Changes of a person by operators.
-    pub struct ActivityOfOne {
-        path id: String,
-        query place: Place,
-    }
-}
-
-impl Operation for ActivityOfOne {
-    type Who = Principal;
-    type Out = Entries;
-    const SCOPE: &'static str = "person:read";
-
-    async fn perform(self, cx: &Context<Principal>) -> Result<Entries, Problem> {
-        let (person, _) = find_one(&cx.app, cx.who.project.id, &self.id).await?;
-        activity::of_item(cx, Scope::Person, Some(person.number.to_string()), self.place).await
+    async fn item(cx: &Context<Principal>, id: String) -> Result<String, Problem> {
+        let (person, _) = find_one(&cx.app, cx.who.project.id, &id).await?;
+        Ok(person.number.to_string())
     }
 }
 

@@ -68,12 +68,7 @@ impl Operation for List {
             let is_last = changes.len() < part || changes.len() == rest;
             let users = Arc::clone(&snapshot);
             let write = move |rows: &mut PageRows<api::ScheduledChange>| {
-                for own in &changes {
-                    if rows.add(change(own, &users))? == Added::PageIsFull {
-                        return Ok(Added::PageIsFull);
-                    }
-                }
-                Ok(Added::Yes)
+                rows.add_all(changes.iter().map(|own| change(own, &users)))
             };
             let (written, added) = rows.add_on(&cx.app.node.cpu, write).await?;
             rows = written;

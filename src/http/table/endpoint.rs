@@ -28,20 +28,21 @@ pub struct Endpoint {
     pub(super) is_analytics: bool,
     /// The parameter, with its value in lower case, that makes a request an analytics request.
     analytics_with: Option<(&'static str, &'static str)>,
-    description: Described,
+    words: Words,
+    shape: ShapeOf,
     /// The route function.
     pub run: Run,
 }
 
-/// Where the description of an endpoint comes from.
+/// Where the shape of an endpoint comes from.
 #[derive(Clone, Copy, Debug)]
-enum Described {
-    /// It is written by hand.
+enum ShapeOf {
+    /// All of the description is written by hand.
     ByHand,
     /// A constant next to the route function.
-    Of(&'static Description),
-    /// The row, and the types of the operation.
-    Operation(Words, fn() -> Shape),
+    Route(&'static Description),
+    /// The types of the operation.
+    Operation(fn() -> Shape),
 }
 
 /// The route function, by the kind of caller that it needs.
@@ -60,10 +61,8 @@ pub(super) const fn op<O: Operation>(
     summary: &'static str,
 ) -> Endpoint {
     let row = at(methods, path, O::SCOPE, Run::Operation(O::Who::ROOT, serve::<O>));
-    Endpoint {
-        description: Described::Operation(Words::new(summary), operation::shape::<O>),
-        ..row
-    }
+    let shape = ShapeOf::Operation(operation::shape::<O>);
+    Endpoint { words: Words::new(summary), shape, ..row }
 }
 
 pub(super) const fn at(
@@ -82,7 +81,8 @@ pub(super) const fn at(
         is_allowed,
         is_analytics,
         analytics_with,
-        description: Described::ByHand,
+        words: Words::new(""),
+        shape: ShapeOf::ByHand,
         run,
     }
 }
@@ -119,73 +119,49 @@ impl Endpoint {
     }
 
     /// The same with its description.
-    pub(super) const fn described_by(mut self, description: &'static Description) -> Self {
-        self.description = Described::Of(description);
-        self
+    pub(super) const fn described_by(self, description: &'static Description) -> Self {
+        let shape = ShapeOf::Route(description);
+        Self { words: description.words, shape, ..self }
     }
 
     /// The same with another tag.
-    pub(super) const fn tagged(self, tag: &'static str) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { tag: Some(tag), ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
+    pub(super) const fn tagged(mut self, tag: &'static str) -> Self {
+        self.words.tag = Some(tag);
+        self
     }
 
     /// The same with another beginning of its id.
-    pub(super) const fn named(self, name: &'static str) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { name: Some(name), ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
+    pub(super) const fn named(mut self, name: &'static str) -> Self {
+        self.words.name = Some(name);
+        self
     }
 
     /// The same with another description of the answer.
-    pub(super) const fn says(self, says: &'static str) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { says: Some(says), ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
+    pub(super) const fn says(mut self, says: &'static str) -> Self {
+        self.words.says = Some(says);
+        self
     }
 
     /// The same, with another endpoint to be preferred.
-    pub(super) const fn deprecated(self) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { is_deprecated: true, ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
+    pub(super) const fn deprecated(mut self) -> Self {
+        self.words.is_deprecated = true;
+        self
     }
 
     /// The same with other responses of the components.
-    pub(super) const fn or(self, refusals: &'static [Refusal]) -> Self {
-        match self.description {
-            Described::Operation(words, shape) => {
-                let words = Words { refusals, ..words };
-                Self { description: Described::Operation(words, shape), ..self }
-            }
-            _ => self,
-        }
+    pub(super) const fn or(mut self, refusals: &'static [Refusal]) -> Self {
+        self.words.refusals = refusals;
+        self
     }
 
     /// What the description says of it, unless that is written by hand.
     pub(crate) fn described(&self) -> Option<(Words, Shape)> {
-        match self.description {
-            Described::ByHand => None,
-            Described::Of(description) => Some((description.words(), description.shape())),
-            Described::Operation(words, shape) => Some((words, shape())),
-        }
+        let shape = match self.shape {
+            ShapeOf::ByHand => return None,
+            ShapeOf::Route(description) => description.shape(),
+            ShapeOf::Operation(shape) => shape(),
+        };
+        Some((self.words, shape))
     }
 
     /// The methods of the endpoint.

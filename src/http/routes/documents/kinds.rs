@@ -1,5 +1,5 @@
 //! Kinds of documents as types, so that one operation is there for each kind: [`DocumentKind`], the id of a document of a
-//! kind in a path, [`Id`], and [`Of`], where a request names none.
+//! kind in a path, [`Id`].
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 
 use crate::openapi::{Parameter, Shape, by_hand};
-use crate::operation::input::{InPath, InQuery};
-use crate::request::Request;
+use crate::operation::input::InPath;
 use crate::response::Problem;
 use weir_metadata::documents::Kind;
 
@@ -180,17 +179,5 @@ impl<K> Id<K> {
 impl<K> InPath for Id<K> {
     fn of(text: &str) -> Result<Self, Problem> {
         i64::of(text).map(Self::new)
-    }
-}
-
-/// The kind alone, which no part of a request says.
-#[derive(Debug)]
-pub struct Of<K>(PhantomData<K>);
-
-impl<K> InQuery for Of<K> {
-    fn describe(_: &'static str, _: &'static str, _: &mut Shape) {}
-
-    fn take(_: &Request, _: &'static str) -> Result<Self, Problem> {
-        Ok(Self(PhantomData))
     }
 }

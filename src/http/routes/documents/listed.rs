@@ -4,13 +4,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use hyper::StatusCode;
+
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
 use crate::members::Members;
-use crate::openapi::Shape;
+use crate::openapi::{Shape, Success};
 use crate::operation::input::{InQuery, input};
-use crate::operation::output::{Output, Reply, success};
+use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::{Envelope, Page};
 use crate::request::Request;
@@ -85,7 +87,8 @@ pub struct Listed<K> {
 
 impl<K: DocumentKind> Output for Listed<K> {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<Envelope<K::Listed>>("200", "A page of the list");
+        shape.success =
+            Some(Success::of::<Envelope<K::Listed>>(StatusCode::OK, "A page of the list"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use crate::auth::Principal;
 use crate::members::Members;
 use crate::openapi::{Shape, Success, by_hand};
 use crate::operation::Context;
-use crate::operation::output::{Output, Reply, success};
+use crate::operation::output::{Output, Reply};
 use crate::response::{Problem, Response};
 use crate::routes::documents::results::Asked;
 use crate::routes::documents::rights::Viewer;
@@ -68,7 +68,7 @@ impl<S> Shown<S> {
 
 impl<S: JsonSchema> Output for Shown<S> {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<S>("200", "The answer");
+        shape.success = Some(Success::of::<S>(StatusCode::OK, "The answer"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -89,7 +89,7 @@ pub struct Made<S> {
 
 impl<S: JsonSchema> Output for Made<S> {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<S>("201", "The answer");
+        shape.success = Some(Success::of::<S>(StatusCode::CREATED, "The answer"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -106,7 +106,8 @@ pub struct Seen {
 
 impl Output for Seen {
     fn describe(shape: &mut Shape) {
-        shape.success = success::<Vec<by_hand::Insight>>("200", "The answer");
+        let success = Success::of::<Vec<by_hand::Insight>>(StatusCode::OK, "The answer");
+        shape.success = Some(success);
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -120,19 +121,5 @@ impl Output for Seen {
         text.push(b']');
         let answer = reply.request.memory().reservation().counted(text)?;
         Ok(Response::counted_json(StatusCode::OK, &answer))
-    }
-}
-
-/// It is noted; answered with 201 and no content.
-#[derive(Debug)]
-pub struct Noted;
-
-impl Output for Noted {
-    fn describe(shape: &mut Shape) {
-        shape.success = Some(Success { status: "201", says: "Noted", schema: None });
-    }
-
-    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(Response::empty(StatusCode::CREATED))
     }
 }

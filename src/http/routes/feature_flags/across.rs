@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::openapi::{Paging, Parameter, Shape};
 use crate::operation::input::{InQuery, input};
-use crate::operation::output::{PageRows, Paged, Whole};
+use crate::operation::output::{Paged, Whole};
 use crate::operation::{Context, Member, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::feature_flags::short_error;
 use crate::routes::user_body::user;
-use crate::rows::{Added, PAGE_MAX_BYTES};
+use crate::rows::PAGE_MAX_BYTES;
 use weir_api::flags as api;
 use weir_event::id::ProjectId;
 use weir_insights::flag_calls::calls;
@@ -93,16 +93,7 @@ impl Operation for Keys {
         let shown = by_key.values().skip(page.offset).take(page.limit);
         let shown: Vec<Arc<StoredFlag>> = shown.map(|flag| Arc::clone(flag)).collect();
         let count = by_key.len();
-        let write = move |rows: &mut PageRows<api::FlagOfKey>| {
-            for flag in &shown {
-                if rows.add(of_key(flag))? == Added::PageIsFull {
-                    return Ok(Added::PageIsFull);
-                }
-            }
-            Ok(Added::Yes)
-        };
-        let (rows, _) = cx.rows(PAGE_MAX_BYTES).add_on(&cx.app.node.cpu, write).await?;
-        Ok(Paged { page, count, rows })
+        cx.paged(page, count, PAGE_MAX_BYTES, shown.into_iter().map(|flag| of_key(&flag))).await
     }
 }
 

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::page::Page as Part;
 use crate::response::Problem;
-use crate::routes::activity::Place;
+use crate::routes::activity::{OfOne, Place};
 use crate::routes::feature_flags;
 use crate::routes::feature_flags::body::FlagWrite;
 use crate::routes::feature_flags::filter::Filters;
@@ -14,6 +14,7 @@ use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::pages::{files, flag_calls};
 use weir_api::flags::Flag;
+use weir_metadata::flags::StoredFlag;
 use weir_web::pages::flag_form::snippets;
 use weir_web::pages::flags as shown;
 use weir_web::parts;
@@ -118,7 +119,7 @@ async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, 
     let has_variants = variants.is_some_and(|variants| !variants.is_empty());
     let (own, token) = ((flag, can_write), &asking.asker.project.token);
     let place = Place::newest(CHANGES);
-    let entries = asking.if_may(feature_flags::ActivityOfOne { id, place }).await?;
+    let entries = asking.if_may(OfOne::<StoredFlag> { id, place }).await?;
     Ok(html! {
         (shown::schedule(project, zone, own, items(&changes, "results")))
         (snippets(&flag.key, &asking.server, token, has_variants))
