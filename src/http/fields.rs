@@ -7,6 +7,7 @@
 //! the client gets as its answer.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -170,7 +171,7 @@ impl Fields {
         if self.values.contains_key(name) {
             return Ok(());
         }
-        Err(refused(name, "required", "This field is required."))
+        Err(missing(name))
     }
 
     /// A field of any type, which stays in the body.
@@ -181,7 +182,7 @@ impl Fields {
     /// A field of any type except null.
     pub fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.values.remove(name) {
-            Some(Value::Null) => Err(refused(name, "null", "This field may not be null.")),
+            Some(Value::Null) => Err(null(name)),
             other => Ok(other),
         }
     }
@@ -220,9 +221,7 @@ impl Fields {
                 Ok(Some(Some(text)))
             }
             Some(Some(other)) => {
-                let text = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
-                let detail = format!("\"{text}\" is not a valid choice.");
-                Err(refused(name, "invalid_choice", detail))
+                Err(not_a_choice(name, other.as_str().unwrap_or(&other.to_string())))
             }
         }
     }
@@ -234,7 +233,7 @@ impl Fields {
         choices: &[&str],
     ) -> Result<Option<String>, Problem> {
         if self.peek(name).is_some_and(Value::is_null) {
-            return Err(refused(name, "null", "This field may not be null."));
+            return Err(null(name));
         }
         Ok(self.nullable_choice(name, choices)?.flatten())
     }
@@ -407,6 +406,40 @@ impl Fields {
             }
         }
     }
+}
+
+/// The error for a field that is not there and has to be.
+pub(super) fn missing(name: &'static str) -> Problem {
+    refused(name, "required", "This field is required.")
+}
+
+/// The error for a field that is null.
+pub(super) fn null(name: &'static str) -> Problem {
+    refused(name, "null", "This field may not be null.")
+}
+
+/// The error for a text that is empty.
+pub(super) fn blank(name: &'static str) -> Problem {
+    refused(name, "blank", "This field may not be blank.")
+}
+
+/// The error for a list that is empty.
+pub(super) fn empty(name: &'static str) -> Problem {
+    refused(name, "empty", "This list may not be empty.")
+}
+
+/// The error for a value that is not one of those that there are.
+pub(super) fn not_a_choice(name: &'static str, given: impl Display) -> Problem {
+    refused(name, "invalid_choice", format!("\"{given}\" is not a valid choice."))
+}
+
+/// An error for a text that is longer than it may be.
+pub(super) fn check_chars(name: &'static str, text: &str, chars_max: usize) -> Result<(), Problem> {
+    if text.chars().nth(chars_max).is_none() {
+        return Ok(());
+    }
+    let detail = format!("Ensure this field has no more than {chars_max} characters.");
+    Err(refused(name, "max_length", detail))
 }
 
 /// An error for a list that is longer than it may be.

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::fields::Fields;
+use crate::fields::{Fields, missing};
 use crate::openapi::{Paging, Parameter, Shape};
 use crate::page::Page;
 use crate::request::Request;
@@ -151,6 +151,21 @@ impl InQuery for Search {
 
     fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
         Ok(Self(request.query(name).unwrap_or_default().into_owned()))
+    }
+}
+
+/// A text without which a request is refused.
+#[derive(Clone, Debug)]
+pub struct Needed(pub String);
+
+impl InQuery for Needed {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about).required());
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let text = request.query(name).filter(|text| !text.is_empty());
+        text.map(|text| Self(text.into_owned())).ok_or_else(|| missing(name))
     }
 }
 

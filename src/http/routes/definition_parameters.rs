@@ -85,28 +85,6 @@ impl InQuery for Terms {
     }
 }
 
-/// A name without which a request is refused.
-#[derive(Clone, Debug)]
-pub struct Needed(pub String);
-
-impl Needed {
-    /// The refusal of a request without it.
-    pub(super) fn missing(name: &'static str) -> Problem {
-        refused(name, "required", "This field is required.")
-    }
-}
-
-impl InQuery for Needed {
-    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
-        shape.query.push(Parameter::text(name).about(about).required());
-    }
-
-    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
-        let text = request.query(name).filter(|text| !text.is_empty());
-        text.map(|text| Self(text.into_owned())).ok_or_else(|| Self::missing(name))
-    }
-}
-
 /// Waits until the events that were acknowledged before have their definitions, which are derived from the log.
 pub(super) async fn caught_up(cx: &Context<Principal>) -> Result<(), Problem> {
     cx.app.engine.wait().await.map_err(query::problem)

@@ -184,9 +184,7 @@ impl<K: DocumentKind> Operation for Update<K> {
     const SCOPE: &'static str = K::WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = part::<i64>(path, "id")?;
-        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
-        found.map(drop).map_err(problem)
+        part::<Id<K>>(path, "id")?.document(cx).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -243,9 +241,8 @@ impl<K: DocumentKind> Logged for K {
     const READ: &'static str = "activity_log:read";
     type Id = Id<K>;
 
-    async fn item(cx: &Context<Principal>, Id { number, .. }: Id<K>) -> Result<String, Problem> {
-        cx.metadata().document(cx.who.project.id, K::KIND, number).await.map_err(problem)?;
-        Ok(number.to_string())
+    async fn item(cx: &Context<Principal>, id: Id<K>) -> Result<String, Problem> {
+        id.document(cx).await.map(|document| document.id.to_string())
     }
 }
 

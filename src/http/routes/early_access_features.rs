@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice};
 use crate::operation::input::{Creates, Named, New, input, part};
 use crate::operation::output::{Created, Done, Paged};
 use crate::operation::{Context, Operation};
@@ -267,10 +267,10 @@ impl Field for Option<Stage> {
 
 /// The stage that the field `name` says.
 pub(super) fn stage(name: &'static str, given: &Value) -> Result<Stage, Problem> {
-    given.as_str().and_then(Stage::parse).ok_or_else(|| {
-        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
-        refused(name, "invalid_choice", format!("\"{text}\" is not a valid choice."))
-    })
+    given
+        .as_str()
+        .and_then(Stage::parse)
+        .ok_or_else(|| not_a_choice(name, given.as_str().unwrap_or(&given.to_string())))
 }
 
 /// A feature as `who` sees it.

@@ -8,13 +8,13 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::body::body;
-use crate::operation::input::{Creates, Named, New, input, part};
+use crate::operation::input::{Creates, Named, Needed, New, input, part};
 use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use crate::routes::activity::Logged;
-use crate::routes::definition_parameters::{Names, Needed, Terms, Truth, caught_up, notes};
+use crate::routes::definition_parameters::{Names, Terms, Truth, caught_up, notes};
 use crate::routes::event_definitions::choice::{EventType, NamesWanted, Order};
 use crate::routes::store::problem;
 use crate::routes::user_body::user;
@@ -104,9 +104,7 @@ impl Operation for Retrieve {
     const SCOPE: &'static str = "event_definition:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        caught_up(cx).await?;
-        let found = cx.metadata().definition(cx.who.project.id, self.id).await;
-        let (own, notes) = found.map_err(problem)?;
+        let (own, notes) = find(cx, self.id).await?;
         Ok(definition(own, notes, &cx.snapshot()))
     }
 }
@@ -146,9 +144,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "event_definition:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = part::<Uuid>(path, "id")?;
-        caught_up(cx).await?;
-        cx.metadata().definition(cx.who.project.id, id).await.map(drop).map_err(problem)
+        find(cx, part(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -209,8 +205,7 @@ impl Operation for Metrics {
     const SCOPE: &'static str = "event_definition:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        caught_up(cx).await?;
-        cx.metadata().definition(cx.who.project.id, self.id).await.map_err(problem)?;
+        find(cx, self.id).await?;
         // Includes the queries just before this request.
         let engine = cx.app.engine.clone();
         cx.write("write-usage", |_| async move { engine.write_usage().await }).await?;
@@ -239,6 +234,12 @@ impl Operation for PrimaryProperties {
         primary_properties.retain(|name, _| self.names.includes(name));
         Ok(api::PrimaryProperties { primary_properties })
     }
+}
+
+/// The definition of this id, with what users say of it, as of every event acknowledged so far.
+async fn find(cx: &Context<Principal>, id: Uuid) -> Result<(EventDefinition, Notes), Problem> {
+    caught_up(cx).await?;
+    cx.metadata().definition(cx.who.project.id, id).await.map_err(problem)
 }
 
 body! {

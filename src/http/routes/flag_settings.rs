@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice};
 use crate::operation::input::input;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
@@ -96,10 +96,7 @@ impl Field for Option<Matching> {
         match version.as_i64() {
             Some(1) => Ok(Some(Matching::Legacy)),
             Some(2) => Ok(Some(Matching::Explicit)),
-            _ => {
-                let detail = format!("\"{version}\" is not a valid choice.");
-                Err(refused(name, "invalid_choice", detail))
-            }
+            _ => Err(not_a_choice(name, version)),
         }
     }
 

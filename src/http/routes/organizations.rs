@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::auth;
 use crate::auth::Asker;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice};
 use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Member, Operation};
@@ -232,9 +232,7 @@ fn member(user: &User) -> api::Member {
 impl Field for Option<Level> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let Some(number) = fields.nullable_integer(name)?.flatten() else { return Ok(None) };
-        let refused =
-            || refused(name, "invalid_choice", format!("\"{number}\" is not a valid choice."));
-        Level::from_number(number).map(Some).ok_or_else(refused)
+        Level::from_number(number).map(Some).ok_or_else(|| not_a_choice(name, number))
     }
 
     fn schema() -> Value {

@@ -19,13 +19,11 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::Rendering;
-use crate::fields::refused;
-use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InQuery, input};
+use crate::openapi::Shape;
+use crate::operation::input::{Needed, input};
 use crate::operation::output::{Long, Never, Output, PageRows, Paged, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::activity::Logged;
 use crate::routes::persons::body::{listed, retrieved};
@@ -178,23 +176,7 @@ input! {
     /// The cohorts that contain a person.
     pub struct Cohorts {
         /// The number or the uuid of the person
-        query person_id: PersonId,
-    }
-}
-
-/// The number or the uuid of a person, which has to be there.
-#[derive(Debug)]
-pub struct PersonId(pub String);
-
-impl InQuery for PersonId {
-    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
-        shape.query.push(Parameter::text(name).about(about).required());
-    }
-
-    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
-        let id = request.query(name).filter(|id| !id.is_empty());
-        let id = id.ok_or_else(|| refused(name, "required", "This field is required."))?;
-        Ok(Self(id.into_owned()))
+        query person_id: Needed,
     }
 }
 
@@ -208,7 +190,7 @@ impl Operation for Cohorts {
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (app, project, PersonId(id)) = (&cx.app, cx.who.project.id, self.person_id);
+        let (app, project, Needed(id)) = (&cx.app, cx.who.project.id, self.person_id);
         let (person, _) = find_one(app, project, &id).await?;
         let (snapshot, is_member) = (cx.snapshot(), cohorts::memberships(app, project));
         let view = app.shard.identities.view();

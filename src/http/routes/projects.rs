@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice, refused};
 use crate::operation::input::{Creates, New, input};
 use crate::operation::output::{Created, Listed};
 use crate::operation::{Context, Operation};
@@ -176,11 +176,7 @@ impl Field for Option<Tz> {
 
 /// The time zone that the field `name` says.
 pub(super) fn zone(name: &'static str, text: &str) -> Result<Tz, Problem> {
-    let refused = |_| {
-        let detail = format!("\"{text}\" is not a valid choice.");
-        refused(name, "invalid_choice", detail)
-    };
-    text.parse().map_err(refused)
+    text.parse().map_err(|_| not_a_choice(name, text))
 }
 
 /// Properties whose first present value is a person's name; none for the defaults.

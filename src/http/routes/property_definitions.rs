@@ -7,15 +7,15 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, check_length, missing, not_a_choice, refused};
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InQuery, Named, input, part};
+use crate::operation::input::{InQuery, Named, Needed, input, part};
 use crate::operation::output::{Done, Listed};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem};
-use crate::routes::definition_parameters::{Names, Needed, Terms, Truth, caught_up, notes};
+use crate::routes::definition_parameters::{Names, Terms, Truth, caught_up, notes};
 use crate::routes::query;
 use crate::routes::store::problem;
 use weir_api::definitions as api;
@@ -110,9 +110,7 @@ impl Operation for Retrieve {
     const SCOPE: &'static str = "property_definition:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        caught_up(cx).await?;
-        let found = cx.metadata().property_definition(cx.who.project.id, self.id).await;
-        let (own, notes) = found.map_err(problem)?;
+        let (own, notes) = find(cx, self.id).await?;
         Ok(definition(own, &notes, &cx.snapshot()))
     }
 }
@@ -131,10 +129,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "property_definition:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = part::<Uuid>(path, "id")?;
-        caught_up(cx).await?;
-        let found = cx.metadata().property_definition(cx.who.project.id, id).await;
-        found.map(drop).map_err(problem)
+        find(cx, part(path, "id")?).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -222,12 +217,9 @@ impl InQuery for EventNames {
             events = names;
         }
         if events.is_empty() {
-            return Err(Needed::missing(name));
+            return Err(missing(name));
         }
-        if events.len() > SEEN_MAX {
-            let detail = format!("Ensure this field has no more than {SEEN_MAX} elements.");
-            return Err(refused(name, "max_length", detail));
-        }
+        check_length(name, events.len(), SEEN_MAX)?;
         Ok(Self(events))
     }
 }
@@ -267,10 +259,7 @@ pub(super) fn owner(kind: &str, index: Option<&str>) -> Result<Owner, Problem> {
         ("event" | "person" | "session", Some(_)) => {
             refuse("`group_type_index` can only set for `group` type")
         }
-        _ => {
-            let detail = format!("\"{kind}\" is not a valid choice.");
-            Err(refused("type", "invalid_choice", detail))
-        }
+        _ => Err(not_a_choice("type", kind)),
     }
 }
 
@@ -294,6 +283,12 @@ impl Field for Option<Option<ValueType>> {
 /// The type of this name.
 pub(super) fn value_type(name: &str) -> Option<ValueType> {
     ValueType::ALL.into_iter().find(|own| own.name() == name)
+}
+
+/// The definition of this id, with what users say of it, as of every event acknowledged so far.
+async fn find(cx: &Context<Principal>, id: Uuid) -> Result<(PropertyDefinition, Notes), Problem> {
+    caught_up(cx).await?;
+    cx.metadata().property_definition(cx.who.project.id, id).await.map_err(problem)
 }
 
 body! {

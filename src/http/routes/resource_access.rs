@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, null};
 use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Member, Operation};
@@ -134,7 +134,7 @@ impl Field for AccessLevel {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         fields.require(name)?;
         let level = fields.nullable_integer(name)?.flatten();
-        level.map(Self).ok_or_else(|| refused(name, "null", "This field may not be null."))
+        level.map(Self).ok_or_else(|| null(name))
     }
 
     fn schema() -> Value {

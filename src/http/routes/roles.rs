@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice, refused};
 use crate::operation::input::{Named, input, part};
 use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Member, Operation};
@@ -246,10 +246,9 @@ impl Field for Option<AccessLevel> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let Some(value) = fields.value(name)? else { return Ok(None) };
         let level = value.as_i64().or_else(|| value.as_str()?.parse().ok());
-        level.map(|level| Some(AccessLevel(level))).ok_or_else(|| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            refused(name, "invalid_choice", format!("\"{text}\" is not a valid choice."))
-        })
+        level
+            .map(|level| Some(AccessLevel(level)))
+            .ok_or_else(|| not_a_choice(name, value.as_str().unwrap_or(&value.to_string())))
     }
 
     fn schema() -> Value {

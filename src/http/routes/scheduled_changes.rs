@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, blank, check_chars, refused};
 use crate::operation::input::{Creates, Named, New, input, part};
 use crate::operation::output::{Created, Done, PageRows, Paged};
 use crate::operation::{Context, Operation};
@@ -338,12 +338,9 @@ fn text(
 ) -> Result<Option<String>, Problem> {
     let Some(text) = fields.text(name)? else { return Ok(None) };
     if text.is_empty() {
-        return Err(refused(name, "blank", "This field may not be blank."));
+        return Err(blank(name));
     }
-    if text.chars().count() > chars_max {
-        let detail = format!("Ensure this field has no more than {chars_max} characters.");
-        return Err(refused(name, "max_length", detail));
-    }
+    check_chars(name, &text, chars_max)?;
     Ok(Some(text))
 }
 

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, empty, refused};
 use crate::members::{Member, Members};
 use crate::openapi::{Parameter, Shape, by_hand};
-use crate::operation::input::{InQuery, input};
+use crate::operation::input::{InQuery, Named, input, part};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
@@ -29,9 +29,6 @@ use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
-
-/// The field with the order of tiles.
-const ORDER: &str = "tile_order";
 
 /// What the results of a dashboard tell of an insight.
 const OF_RESULTS: [&str; 5] = ["id", "short_id", "name", "derived_name", "result"];
@@ -197,10 +194,14 @@ impl Operation for MoveTile {
     type Out = Shown<by_hand::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        opened(cx, part(path, "id")?).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let from = opened(cx, self.id.number).await?.id;
-        let DashboardsMoveTileUpdateBody { tile, toDashboard } = self.sent;
-        let (tile, to) = (tile.required()?, toDashboard.required("toDashboard")?);
+        let DashboardsMoveTileUpdateBody { tile: TileId(tile), toDashboard: GivenId(to) } =
+            self.sent;
         let board = named(cx, ("toDashboard", to)).await?;
         if to == from {
             return Err(unknown("toDashboard", to));
@@ -226,7 +227,7 @@ body! {
         /// The tile.
         tile: TileId,
         /// The dashboard that it is moved to.
-        toDashboard: Named,
+        toDashboard: GivenId,
     }
 }
 
@@ -243,11 +244,14 @@ impl Operation for CopyTile {
     type Out = Shown<by_hand::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        opened(cx, part(path, "id")?).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let to = opened(cx, self.id.number).await?.id;
-        let DashboardsCopyTileBody { fromDashboardId, tileId } = self.sent;
-        let from = fromDashboardId.required("fromDashboardId")?;
-        let tile = tileId.required("tileId")?;
+        let DashboardsCopyTileBody { fromDashboardId: GivenId(from), tileId: GivenId(tile) } =
+            self.sent;
         let from = named(cx, ("fromDashboardId", from)).await?;
         rights::check_shown(&cx.app, &cx.who, (Kind::Dashboard, &[to])).await?;
         let insight = boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight));
@@ -263,9 +267,9 @@ body! {
     #[expect(non_snake_case, reason = "names of the API")]
     pub struct DashboardsCopyTileBody {
         /// The dashboard that has it.
-        fromDashboardId: Named,
+        fromDashboardId: GivenId,
         /// The tile.
-        tileId: Named,
+        tileId: GivenId,
     }
 }
 
@@ -282,9 +286,13 @@ impl Operation for ReorderTiles {
     type Out = Shown<by_hand::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
+    async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+        opened(cx, part(path, "id")?).await.map(drop)
+    }
+
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let board = opened(cx, self.id.number).await?.id;
-        let order = self.sent.tile_order.required()?;
+        let TileOrder(order) = self.sent.tile_order;
         rights::check_shown(&cx.app, &cx.who, (Kind::Dashboard, &[board])).await?;
         let insights = order.iter().filter_map(|tile| boards::insight_of_tile(*tile));
         let others = insights.map(|insight| (Kind::Insight, insight)).collect();
@@ -303,22 +311,16 @@ body! {
     }
 }
 
-/// The id of something in a body, which has to be there; the dashboard in the path is looked for first. Null is the id of
-/// nothing.
+/// The id of something in a body. Null is the id of nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Named(Option<i64>);
+pub struct GivenId(i64);
 
-impl Named {
-    fn required(self, name: &'static str) -> Result<i64, Problem> {
-        self.0.ok_or_else(|| missing(name))
-    }
-}
-
-impl Field for Named {
+impl Field for GivenId {
     const IS_REQUIRED: bool = true;
 
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
-        Ok(Self(fields.nullable_integer(name)?.map(Option::unwrap_or_default)))
+        fields.require(name)?;
+        Ok(Self(fields.nullable_integer(name)?.flatten().unwrap_or_default()))
     }
 
     fn schema() -> Value {
@@ -328,20 +330,15 @@ impl Field for Named {
 
 /// A tile, of which clients send more than its id.
 #[derive(Clone, Copy, Debug)]
-pub struct TileId(Option<i64>);
-
-impl TileId {
-    fn required(self) -> Result<i64, Problem> {
-        self.0.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))
-    }
-}
+pub struct TileId(i64);
 
 impl Field for TileId {
     const IS_REQUIRED: bool = true;
 
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let tile = fields.object(name)?.unwrap_or_default();
-        Ok(Self(tile.get("id").and_then(Value::as_i64)))
+        let id = tile.get("id").and_then(Value::as_i64).map(Self);
+        id.ok_or_else(|| refused(name, "required", "Expected a tile with its id."))
     }
 
     fn schema() -> Value {
@@ -353,27 +350,22 @@ impl Field for TileId {
 
 /// Ids of tiles, in their order.
 #[derive(Clone, Debug)]
-pub struct TileOrder(Option<Vec<i64>>);
-
-impl TileOrder {
-    fn required(self) -> Result<Vec<i64>, Problem> {
-        let order = self.0.ok_or_else(|| missing(ORDER))?;
-        if order.is_empty() {
-            return Err(refused(ORDER, "empty", "This list may not be empty."));
-        }
-        if order.len() > form::TILES_MAX {
-            let detail = format!("A dashboard has at most {} tiles.", form::TILES_MAX);
-            return Err(refused(ORDER, "max_length", detail));
-        }
-        Ok(order)
-    }
-}
+pub struct TileOrder(Vec<i64>);
 
 impl Field for TileOrder {
     const IS_REQUIRED: bool = true;
 
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
-        Ok(Self(fields.ids(name)?))
+        fields.require(name)?;
+        let order = fields.ids(name)?.unwrap_or_default();
+        if order.is_empty() {
+            return Err(empty(name));
+        }
+        if order.len() > form::TILES_MAX {
+            let detail = format!("A dashboard has at most {} tiles.", form::TILES_MAX);
+            return Err(refused(name, "max_length", detail));
+        }
+        Ok(Self(order))
     }
 
     fn schema() -> Value {
@@ -382,10 +374,6 @@ impl Field for TileOrder {
             "maxItems": form::TILES_MAX,
         })
     }
-}
-
-fn missing(name: &'static str) -> Problem {
-    refused(name, "required", "This field is required.")
 }
 
 /// The dashboard of this id, which the caller may change.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, check_chars, not_a_choice, null, refused};
 use crate::response::Problem;
 use weir_insights::action::{Action, STEPS_MAX};
 use weir_insights::known;
@@ -284,7 +284,7 @@ impl Form {
             Self::Choice(choices) => match sent.nullable_choice(name, choices)? {
                 None => None,
                 Some(Some(choice)) => Some(Value::from(choice)),
-                Some(None) => return Err(refused(name, "null", "This field may not be null.")),
+                Some(None) => return Err(null(name)),
             },
             Self::Many(_) => sent.ids_within(name, NAMED_MAX)?.map(|mut ids| {
                 let mut seen = HashSet::with_capacity(ids.len());
@@ -297,8 +297,7 @@ impl Form {
                 Some(Some(number)) if numbers.contains(&number) => Some(Value::from(number)),
                 Some(other) => {
                     let number = other.map_or_else(|| "null".to_owned(), |it| it.to_string());
-                    let detail = format!("\"{number}\" is not a valid choice.");
-                    return Err(refused(name, "invalid_choice", detail));
+                    return Err(not_a_choice(name, number));
                 }
             },
             Self::Filters => {
@@ -328,10 +327,7 @@ fn within(name: &str, error: NodeError) -> Problem {
 }
 
 fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Problem> {
-    if text.chars().count() > chars_max {
-        let detail = format!("Ensure this field has no more than {chars_max} characters.");
-        return Err(refused(name, "max_length", detail));
-    }
+    check_chars(name, &text, chars_max)?;
     Ok(Value::String(text))
 }
 

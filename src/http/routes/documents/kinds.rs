@@ -6,10 +6,13 @@ use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 
+use crate::auth::Principal;
 use crate::openapi::{Parameter, Shape, by_hand};
+use crate::operation::Context;
 use crate::operation::input::InPath;
 use crate::response::Problem;
-use weir_metadata::documents::Kind;
+use crate::routes::store::problem;
+use weir_metadata::documents::{Document, Kind};
 
 /// By what all lists can be sorted.
 const ORDER: Parameter = Parameter::text("order")
@@ -173,6 +176,18 @@ impl<K> Id<K> {
     /// That of this number.
     pub fn new(number: i64) -> Self {
         Self { number, kind: PhantomData }
+    }
+}
+
+impl<K: DocumentKind> Id<K> {
+    /// The document, of the project of the caller.
+    ///
+    /// # Errors
+    ///
+    /// 404.
+    pub(super) async fn document(&self, cx: &Context<Principal>) -> Result<Document, Problem> {
+        let found = cx.metadata().document(cx.who.project.id, K::KIND, self.number).await;
+        found.map_err(problem)
     }
 }
 

@@ -47,8 +47,8 @@ impl<K: Linked> Operation for Retrieve<K> {
     const SCOPE: &'static str = READ;
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        self.id.document(cx).await?;
         let key = key::<K>(cx, self.id.number);
-        cx.metadata().document(key.project, key.kind, key.id).await.map_err(problem)?;
         let share = cx.metadata().share(key).await.map_err(problem)?;
         sharing(cx, share.as_ref()).await
     }
@@ -68,9 +68,7 @@ impl<K: Linked> Operation for Update<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = part::<i64>(path, "id")?;
-        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
-        found.map(drop).map_err(problem)
+        part::<Id<K>>(path, "id")?.document(cx).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -117,9 +115,7 @@ impl<K: Linked> Operation for AddPassword<K> {
     const SCOPE: &'static str = WRITE;
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let id = part::<i64>(path, "id")?;
-        let found = cx.metadata().document(cx.who.project.id, K::KIND, id).await;
-        found.map(drop).map_err(problem)
+        part::<Id<K>>(path, "id")?.document(cx).await.map(drop)
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::fields::refused;
+use crate::fields::not_a_choice;
 use crate::openapi::{Parameter, Shape};
 use crate::operation::input::InQuery;
 use crate::request::Request;
@@ -48,10 +48,7 @@ impl InQuery for EventType {
             None | Some("" | "event" | "all" | "action_event") => Ok(Self::All),
             Some("event_custom") => Ok(Self::Custom),
             Some("event_posthog") => Ok(Self::Product),
-            Some(other) => {
-                let detail = format!("\"{other}\" is not a valid choice.");
-                Err(refused(name, "invalid_choice", detail))
-            }
+            Some(other) => Err(not_a_choice(name, other)),
         }
     }
 }

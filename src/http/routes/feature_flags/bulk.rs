@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, check_length, refused};
+use crate::fields::{Fields, check_length, empty, null, refused};
 use crate::operation::input::input;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
@@ -320,13 +320,9 @@ impl Field for TaggedIds {
 /// An error for a list of ids that is empty or too long.
 pub(in crate::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     if ids == 0 {
-        return Err(refused("ids", "empty", "This list may not be empty."));
+        return Err(empty("ids"));
     }
-    if ids > TAGGED_MAX {
-        let detail = format!("Ensure this field has no more than {TAGGED_MAX} elements.");
-        return Err(refused("ids", "max_length", detail));
-    }
-    Ok(())
+    check_length("ids", ids, TAGGED_MAX)
 }
 
 /// What is done with tags: `add`, `remove` or `set`.
@@ -355,7 +351,7 @@ impl Field for TagAction {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         fields.require(name)?;
         let action = fields.nullable_choice(name, &["add", "remove", "set"])?.flatten();
-        action.map(Self).ok_or_else(|| refused(name, "null", "This field may not be null."))
+        action.map(Self).ok_or_else(|| null(name))
     }
 
     fn schema() -> Value {

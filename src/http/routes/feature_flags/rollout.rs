@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::auth::Principal;
 use crate::body::{Exact, Field, Later, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, null, refused};
 use crate::operation::input::input;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
@@ -156,7 +156,7 @@ impl Field for ConditionIndex {
 fn integer(fields: &mut Fields, name: &'static str) -> Result<i64, Problem> {
     fields.require(name)?;
     let number = fields.nullable_integer(name)?.flatten();
-    number.ok_or_else(|| refused(name, "null", "This field may not be null."))
+    number.ok_or_else(|| null(name))
 }
 
 /// A percentage, as a number or a text.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::body::{Exact, Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, blank, check_chars, missing, null, refused};
 use crate::openapi::{Body, Shape};
 use crate::operation::input::{InBody, Reading, input};
 use crate::operation::output::Created;
@@ -22,8 +22,6 @@ use weir_metadata::group_types::CalledPatch;
 /// Longest name of a type that users may set, in characters (PostHog's figure).
 const NAME_MAX_CHARS: usize = 400;
 
-const REQUIRED: &str = "This field is required.";
-
 /// The type index in a body. An index out of range is treated as a type that does not exist.
 impl Field for TypeIndex {
     const IS_REQUIRED: bool = true;
@@ -31,7 +29,7 @@ impl Field for TypeIndex {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         fields.require(name)?;
         let index = fields.nullable_integer(name)?.flatten();
-        let index = index.ok_or_else(|| refused(name, "null", "This field may not be null."))?;
+        let index = index.ok_or_else(|| null(name))?;
         u8::try_from(index).map(Self).map_err(|_| Problem::not_found("Not found."))
     }
 
@@ -46,7 +44,7 @@ impl Field for Key {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let key = <String as Field>::take(fields, name)?;
         if key.is_empty() {
-            return Err(refused(name, "blank", "This field may not be blank."));
+            return Err(blank(name));
         }
         if !is_group_name(&key) {
             let detail = "Ensure this field has no more than 400 characters.";
@@ -140,9 +138,9 @@ impl Operation for UpdateProperty {
         let Self { group_type_index: TypeIndex(index), group_key: Key(key), property } = self;
         existing(cx, index, &key).await?;
         let name = property.key.map(|Exact(name)| name).filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| refused("key", "required", REQUIRED))?;
+        let name = name.ok_or_else(|| missing("key"))?;
         let value = property.value.map(|AnyValue(value)| value);
-        let value = value.ok_or_else(|| refused("value", "required", REQUIRED))?;
+        let value = value.ok_or_else(|| missing("value"))?;
         let set = Map::from_iter([(name.clone(), value.clone())]);
         let done = change(cx, index, &key, Edit { set, ..Edit::default() }).await?;
         let now = existing(cx, index, &key).await?;
@@ -209,10 +207,8 @@ pub struct Called(Option<String>);
 impl Field for Option<Called> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
         let text = fields.nullable_text(name)?;
-        let is_long = |text: &String| text.chars().nth(NAME_MAX_CHARS).is_some();
-        if text.as_ref().is_some_and(|text| text.as_ref().is_some_and(is_long)) {
-            let detail = format!("Ensure this field has no more than {NAME_MAX_CHARS} characters.");
-            return Err(refused(name, "max_length", detail));
+        if let Some(Some(text)) = &text {
+            check_chars(name, text, NAME_MAX_CHARS)?;
         }
         Ok(text.map(|text| Called(text.filter(|text| !text.is_empty()))))
     }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::fields::refused;
+use crate::fields::not_a_choice;
 use crate::operation::input::InPath;
 use crate::operation::output::Listed;
 use crate::page as part;
@@ -219,10 +219,7 @@ fn tags(sent: &Parameters) -> Vec<String> {
 
 /// The type of values in a form; none if it is not known.
 fn value_type(name: &str) -> Result<Option<ValueType>, Problem> {
-    let wrong = || {
-        let detail = format!("\"{name}\" is not a valid choice.");
-        refused("property_type", "invalid_choice", detail)
-    };
+    let wrong = || not_a_choice("property_type", name);
     let named = Some(name).filter(|name| !name.is_empty());
     named.map(|name| property_definitions::value_type(name).ok_or_else(wrong)).transpose()
 }

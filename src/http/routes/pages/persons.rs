@@ -5,6 +5,7 @@ use maud::html;
 use serde_json::Value;
 
 use crate::beside::beside;
+use crate::operation::input::Needed;
 use crate::operation::output::Long;
 use crate::page;
 use crate::response::Problem;
@@ -13,7 +14,7 @@ use crate::routes::pages::{files, origins};
 use crate::routes::persons;
 use crate::routes::persons::deletions::{DeletionWrite, IsYes};
 use crate::routes::persons::split::{Leaving, Split};
-use crate::routes::persons::{Filters, PersonId, deletions, split};
+use crate::routes::persons::{Filters, deletions, split};
 use weir_api::persons::Cohorts;
 use weir_web::pages::person_list::Wanted;
 use weir_web::pages::{person_list, persons as shown};
@@ -96,7 +97,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         None => return visitor(&asking, id).await,
     };
     let cohorts = match asking.may("cohort:read") {
-        true => asking.perform(persons::Cohorts { person_id: PersonId(person.uuid.clone()) }).await,
+        true => asking.perform(persons::Cohorts { person_id: Needed(person.uuid.clone()) }).await,
         false => Ok(Long(Cohorts { results: Vec::new() })),
     };
     let cohorts = cohorts.map(|Long(own)| own.results).unwrap_or_default();

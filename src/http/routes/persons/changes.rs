@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::body::{Exact, Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields;
+use crate::fields::Fields;
 use crate::openapi::{Body, Parameter, Shape};
 use crate::operation::input::{InBody, InQuery, Named, input, part};
 use crate::operation::output::{Accepted, Created, Taken};
@@ -59,6 +60,12 @@ body! {
     }
 }
 
+/// Checks that there is the person of a path.
+async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
+    let id: String = part(path, "id")?;
+    persons::find_one(&cx.app, cx.who.project.id, &id).await.map(drop)
+}
+
 input! {
     /// Sets the properties of the body and keeps all others.
     pub struct Update {
@@ -73,8 +80,7 @@ impl Operation for Update {
     const SCOPE: &'static str = "person:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -99,8 +105,7 @@ impl Operation for UpdateProperty {
     const SCOPE: &'static str = "person:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -158,15 +163,14 @@ impl Operation for DeleteProperty {
     const SCOPE: &'static str = "person:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
-        let project = cx.who.project.id;
-        persons::find_one(&cx.app, project, &part::<String>(path, "id")?).await.map(drop)
+        look_up(cx, path).await
     }
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let Self { id, property: UnsetInQuery(in_query), unset: UnsetInBody(in_body) } = self;
         persons::find_one(&cx.app, cx.who.project.id, &id).await?;
         let key = in_body.or(in_query).filter(|key| !key.is_empty());
-        let key = key.ok_or_else(|| refused(UNSET, "required", "This field is required."))?;
+        let key = key.ok_or_else(|| fields::missing(UNSET))?;
         let edit = Edit { unset: vec![key], ..Edit::default() };
         change(cx, &id, edit).await.map(succeeded).map(Created)
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::body::{Field, body};
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, not_a_choice, refused};
 use crate::openapi::{Body, Parameter, Shape};
 use crate::operation::input::{InBody, InQuery, input};
 use crate::operation::output::{Accepted, Listed, Taken};
@@ -296,10 +296,7 @@ impl InQuery for IsDone {
             None | Some("" | "all") => Ok(Self(None)),
             Some("pending") => Ok(Self(Some(false))),
             Some("completed") => Ok(Self(Some(true))),
-            Some(other) => {
-                let detail = format!("\"{other}\" is not a valid choice.");
-                Err(refused(name, "invalid_choice", detail))
-            }
+            Some(other) => Err(not_a_choice(name, other)),
         }
     }
 }

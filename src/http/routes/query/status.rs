@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::{Fields, refused};
+use crate::fields::{Fields, missing};
 use crate::lasting::ENDED;
 use crate::openapi::{Description, INVALID, by_hand};
 use crate::response::{Problem, Response};
@@ -173,8 +173,7 @@ pub async fn cancel_insight(app: &App, call: Call<Principal>) -> Result<Response
     let mut fields = Fields::read(call.request).await?;
     fields.require("client_query_id")?;
     let id = client_query_id(&mut fields)?;
-    let required = || refused("client_query_id", "required", "This field is required.");
-    let id = (call.asker.project.id, id.ok_or_else(required)?);
+    let id = (call.asker.project.id, id.ok_or_else(|| missing("client_query_id"))?);
     stop(app, &call.asker, &id)?;
     Ok(Response::json(StatusCode::CREATED, &json!({})))
 }
