@@ -21,7 +21,8 @@ const CRATES: [&str; 12] = [
 
 /// Names that a log filter may have after `weir::`, and where these modules are. Entries have the path of their module as
 /// their target, such as `weir_storage::wal`, but those about requests, whose target is `weir::http`.
-pub(crate) const MODULES: [(&str, &str); 24] = [
+pub(crate) const MODULES: [(&str, &str); 25] = [
+    ("api", "weir_api"),
     ("app", "weir_app"),
     ("cli", "weir::cli"),
     ("clock", "weir_base::clock"),
