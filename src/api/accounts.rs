@@ -126,18 +126,9 @@ pub struct ResourceAccess {
 /// The owner of a key.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Me {
-    /// The number of the user.
-    pub id: i64,
-    /// The id in paths.
-    pub uuid: String,
-    /// The id in events of the original's own analytics.
-    pub distinct_id: String,
-    /// The name.
-    pub first_name: String,
-    /// The email address.
-    pub email: String,
-    /// Always true: members are added by admins.
-    pub is_email_verified: bool,
+    /// What other users see, too.
+    #[serde(flatten)]
+    pub user: User,
     /// The time of joining.
     pub date_joined: String,
     /// The project of `@current`; none if the key may not use it.

@@ -6,6 +6,7 @@ use crate::operation::input::{Named, input, part};
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::organizations::organization;
+use crate::routes::user_body;
 use weir_api::accounts as api;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
@@ -90,12 +91,7 @@ fn me(user: &User, key: &PersonalKey, snapshot: &Snapshot) -> api::Me {
     let may_see = |id: &ProjectId| key.projects.as_ref().is_none_or(|own| own.contains(id));
     let project = user.current_project.filter(may_see).and_then(|id| snapshot.project(id));
     api::Me {
-        id: user.id.0,
-        uuid: user.uuid.to_string(),
-        distinct_id: user.distinct_id.clone(),
-        first_name: user.first_name.clone(),
-        email: user.email.clone(),
-        is_email_verified: user.is_email_verified,
+        user: user_body::user(user),
         date_joined: user.created_at.to_rfc3339(),
         team: project.map(|project| api::CurrentProject {
             id: project.id.0,
