@@ -241,6 +241,15 @@ pub enum FlagValue {
     Variant(String),
 }
 
+impl From<FlagValue> for Value {
+    fn from(value: FlagValue) -> Self {
+        match value {
+            FlagValue::Is(is_on) => Self::Bool(is_on),
+            FlagValue::Variant(key) => Self::String(key),
+        }
+    }
+}
+
 impl JsonSchema for FlagValue {
     fn schema_name() -> Cow<'static, str> {
         "FlagValue".into()

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::beside::beside;
-use crate::call::Rendering;
+use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
@@ -189,7 +189,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::{Columns, of_table, render};
-    use crate::call::Rendering;
+    use crate::rendering::Rendering;
     use crate::response::Body;
     use weir_web::chart::series::Unit;
     use weir_web::chart::table::{Cell, Table};

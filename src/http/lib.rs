@@ -14,7 +14,6 @@
 pub mod auth;
 pub mod body;
 pub mod body_fields;
-pub mod call;
 pub mod conditional;
 pub mod cookies;
 pub mod cors;
@@ -29,6 +28,7 @@ pub mod openapi;
 pub mod operation;
 pub mod page;
 pub mod public;
+pub mod rendering;
 pub mod request;
 pub mod response;
 pub mod router;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::call::decode;
+use crate::request::decode;
 use weir_event::key_kind::{PERSONAL_PREFIX, SECRET_PREFIX};
 
 /// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.

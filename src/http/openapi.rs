@@ -1,6 +1,5 @@
 //! What the OpenAPI description says of an endpoint: [`Words`], which are in its row of the table, and its [`Shape`], which
-//! comes from the types that its operation reads and gives; `document` puts the whole together. Endpoints that are no
-//! operations yet have both as a constant next to their route function, [`Description`].
+//! comes from the types that its operation reads and gives; `document` puts the whole together.
 
 pub mod bodies;
 pub mod by_hand;
@@ -45,12 +44,26 @@ pub struct Shape {
     pub(super) body: Option<Body>,
     /// `None` if it is always refused.
     pub(super) success: Option<Success>,
+    /// Media types that the answer may have besides JSON, in UTF-8 or not.
+    pub(super) files: &'static [(&'static str, IsText)],
+    /// Responses besides it with a content of their own.
+    pub(super) others: Vec<Success>,
 }
+
+/// Whether a file is a text.
+pub(super) type IsText = bool;
 
 impl Shape {
     /// Nothing is read, nothing answered.
     pub(super) const fn empty() -> Self {
-        Self { query: Vec::new(), paging: Paging::None, body: None, success: None }
+        Self {
+            query: Vec::new(),
+            paging: Paging::None,
+            body: None,
+            success: None,
+            files: &[],
+            others: Vec::new(),
+        }
     }
 }
 
@@ -67,15 +80,6 @@ impl Words {
             is_deprecated: false,
         }
     }
-}
-
-/// Words and shape of the methods of one row that is no operation yet.
-#[derive(Clone, Copy, Debug)]
-pub struct Description {
-    pub(super) words: Words,
-    query: &'static [Parameter],
-    body: Option<Body>,
-    success: Success,
 }
 
 /// By which parameters a part of a list is chosen.
@@ -125,65 +129,6 @@ impl Success {
     }
 }
 
-impl Description {
-    /// What is read, and what is answered.
-    pub(super) fn shape(&self) -> Shape {
-        let Self { query, body, success, .. } = *self;
-        Shape { query: query.to_vec(), body, success: Some(success), ..Shape::empty() }
-    }
-
-    const fn of<T: JsonSchema>(status: StatusCode, summary: &'static str) -> Self {
-        let success = Success::of::<T>(status, "The answer");
-        Self { words: Words::new(summary), query: &[], body: None, success }
-    }
-
-    /// Answers 200 with a `T`.
-    pub(super) const fn ok<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::of::<T>(StatusCode::OK, summary)
-    }
-
-    /// Answers 201 with a `T`.
-    pub(super) const fn created<T: JsonSchema>(summary: &'static str) -> Self {
-        Self::of::<T>(StatusCode::CREATED, summary)
-    }
-
-    /// The same with a body, which is a `T`.
-    pub(super) const fn body<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body::of::<T>(true));
-        self
-    }
-
-    /// The same with parameters of the query.
-    pub(super) const fn query(mut self, query: &'static [Parameter]) -> Self {
-        self.query = query;
-        self
-    }
-
-    /// The same with other responses of the components.
-    pub(super) const fn or(mut self, refusals: &'static [Refusal]) -> Self {
-        self.words.refusals = refusals;
-        self
-    }
-
-    /// The same with another description of the answer.
-    pub(super) const fn says(mut self, says: &'static str) -> Self {
-        self.words.says = Some(says);
-        self
-    }
-
-    /// The same with further explanations.
-    pub(super) const fn notes(mut self, notes: &'static str) -> Self {
-        self.words.notes = notes;
-        self
-    }
-
-    /// The same with another beginning of its id.
-    pub(super) const fn named(mut self, name: &'static str) -> Self {
-        self.words.name = Some(name);
-        self
-    }
-}
-
 /// Either of two types, where a route function answers one or the other; has no values.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged, inline)]
@@ -195,7 +140,7 @@ pub(super) enum Either<A, B> {
 
 /// A parameter of the query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parameter {
+pub struct Parameter {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) about: &'static str,

@@ -15,11 +15,11 @@ use serde::Serialize;
 use crate::auth;
 use crate::auth::{Asker, Principal};
 use crate::budget::Memory;
-use crate::call::Rendering;
 use crate::openapi::Shape;
 use crate::operation::input::{Input, Named};
 use crate::operation::output::{Output, PageRows, Paged};
 use crate::page::Page;
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::store;
@@ -192,6 +192,17 @@ pub enum Root {
     Organization,
     /// `/api/`: nothing.
     Neither,
+}
+
+impl Root {
+    /// Whether a path of the table begins so.
+    pub(super) const fn is_that_of(self, path: &str) -> bool {
+        match path.as_bytes() {
+            [b'P', b'/', ..] => matches!(self, Self::Project),
+            [b'O', b'/', ..] => matches!(self, Self::Organization),
+            _ => matches!(self, Self::Neither),
+        }
+    }
 }
 
 /// Who asks for an operation, and about what.

@@ -1,18 +1,17 @@
 //! Pagination: `limit` and `offset` of the query, and the envelope with links.
 
 use form_urlencoded::Serializer;
+use hyper::StatusCode;
 use hyper::header::HeaderName;
-use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::budget::Reservation;
-use crate::call::Rendering;
 use crate::client_address::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
 use crate::csv;
-use crate::fields::{Fields, refused};
 use crate::members::{Member, Members};
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::rows::Rows;
@@ -75,33 +74,6 @@ impl Page {
     /// The same page with another limit.
     pub fn limited(self, limit: usize) -> Self {
         Self { limit: limit.min(LIMIT_MAX), ..self }
-    }
-
-    /// The page of a request that may have `limit` and `offset` in its body, too. Those of the query come first, so that
-    /// the links of a page lead on with the same body.
-    ///
-    /// # Errors
-    ///
-    /// 400: one of them is there and no whole number.
-    pub async fn of_either(request: &mut Request) -> Result<Self, Problem> {
-        let fields = match request.method == Method::POST {
-            true => Fields::peek_all(request).await,
-            false => None,
-        };
-        let number = |name: &'static str| {
-            let sent = request.query(name).map(|text| Value::from(text.into_owned()));
-            let sent = sent.or_else(|| fields.as_ref()?.peek(name).cloned());
-            let text = match sent {
-                None | Some(Value::Null) => return Ok(None),
-                Some(Value::String(text)) if text.is_empty() => return Ok(None),
-                Some(Value::String(text)) => text,
-                Some(other) => other.to_string(),
-            };
-            let wrong = |_| refused(name, "invalid_input", "Expected a whole number.");
-            text.parse::<usize>().map(Some).map_err(wrong)
-        };
-        let limit = number("limit")?.filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
-        Ok(Self { limit: limit.min(LIMIT_MAX), offset: number("offset")?.unwrap_or(0) })
     }
 
     /// The same for a list of persons or definitions.

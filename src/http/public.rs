@@ -5,7 +5,7 @@
 //! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
 //! forms and a redirect would break a preflight. The most frequent paths are listed first.
 
-use crate::call::decode;
+use crate::request::decode;
 use crate::routes::capture::Kind;
 use crate::routes::discarded::Discarded;
 use crate::routes::lists::List;

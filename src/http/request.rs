@@ -18,6 +18,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use uuid::Uuid;
 
 use crate::body_fields::BodyFields;
@@ -117,6 +118,11 @@ impl Request {
 /// Id of one request in the log and in the response. At most 128 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
+
+/// A part of a path, percent-decoded.
+pub fn decode(part: &str) -> Cow<'_, str> {
+    percent_decode_str(part).decode_utf8_lossy()
+}
 
 impl RequestId {
     /// The client's `x-request-id` if it is short and plain, else a new uuid.
@@ -430,6 +436,19 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
         headers
+    }
+
+    #[test]
+    fn parts_of_paths_are_decoded() {
+        for (part, decoded) in [
+            ("7", "7"),
+            ("%40current", "@current"),
+            ("a+b%26c=d", "a+b&c=d"),
+            ("%e2%82%ac", "€"),
+            ("%ff%4", "\u{fffd}%4"),
+        ] {
+            assert_eq!(super::decode(part), decoded);
+        }
     }
 
     #[test]

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::ACCEPT_ENCODING;
 
-use crate::call::{Answer, Call, Rendering};
 use crate::gzip::compressed;
 use crate::handler::{Handler, Matched};
 use crate::openapi::bodies::Bodies;
-use crate::operation::serve::Arrived;
+use crate::operation::serve::{Arrived, Serving};
 use crate::public::Public;
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::shared;
@@ -24,7 +24,7 @@ use crate::routes::{
     capture, capture_v1, description, discarded, flag_events, flags, health, internal, landing,
     lists, local_evaluation, ofrep, otel, pages, remote_config, static_files,
 };
-use crate::table::{Found, Managed, Run};
+use crate::table::{Found, Managed};
 use crate::throttle::{Attempts, Throttle};
 use crate::{auth, lasting, public, table};
 use weir_app::App;
@@ -115,7 +115,7 @@ impl Route {
 /// times before the first poll.
 enum Answering<'a> {
     Now(Result<Response, Problem>),
-    Later(Answer<'a>),
+    Later(Serving<'a>),
 }
 
 fn now<'a>(answer: Result<Response, Problem>) -> Answering<'a> {
@@ -224,21 +224,10 @@ impl Router {
         let standing = Standing::of(&self.app.node.metadata, &asker.key, None);
         let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
-        let answering = match endpoint.run {
-            Run::Operation(_, run) => {
-                let Managed { owner, parameters, suffix, .. } = managed;
-                let path = endpoint.names().zip(parameters).collect();
-                let rendering = Rendering::of(endpoint.renderings, suffix, &request);
-                run(app, Arrived { owner, path, rendering, asker, request })
-            }
-            Run::Project(run) => {
-                let Managed { owner, parameters, suffix, .. } = managed;
-                let asker = auth::principal(&snapshot, &request, asker, &owner)?;
-                auth::require(&asker.key, endpoint.scope)?;
-                let rendering = Rendering::of(endpoint.renderings, suffix, &request)?;
-                run(app, Call { asker, parameters, rendering, request })
-            }
-        };
+        let Managed { owner, parameters, suffix, .. } = managed;
+        let path = endpoint.names().zip(parameters).collect();
+        let rendering = Rendering::of(endpoint.renderings, suffix, &request);
+        let answering = (endpoint.serve)(app, Arrived { owner, path, rendering, asker, request });
         // What changes nothing may be left unfinished.
         let response = match endpoint.scope.ends_with(":read") {
             true => lasting::answered(&standing, answering).await,

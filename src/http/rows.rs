@@ -3,11 +3,9 @@
 
 use serde::Serialize;
 
-use crate::beside::beside;
 use crate::budget::{Busy, Counted, Memory, Reservation};
 use crate::response::Problem;
 use weir_base::error::Kind;
-use weir_base::tasks::CpuPool;
 
 /// Bytes at which a page ends: the row that would go beyond them is the first of the next page.
 pub(super) const PAGE_MAX_BYTES: usize = 4 << 20;
@@ -42,28 +40,6 @@ impl Rows {
     /// Adds a row, unless the page is full.
     pub(super) fn add(&mut self, row: &impl Serialize) -> Result<Added, Problem> {
         self.add_by(|text| serde_json::to_writer(text, row))
-    }
-
-    /// Adds all rows, until the page is full.
-    pub(super) fn add_all<T: Serialize>(
-        &mut self,
-        rows: impl IntoIterator<Item = T>,
-    ) -> Result<Added, Problem> {
-        for row in rows {
-            if self.add(&row)? == Added::PageIsFull {
-                return Ok(Added::PageIsFull);
-            }
-        }
-        Ok(Added::Yes)
-    }
-
-    /// Adds what `write` adds, beside the threads of sockets.
-    pub(super) async fn add_on(
-        mut self,
-        cpu: &CpuPool,
-        write: impl FnOnce(&mut Self) -> Result<Added, Problem> + Send + 'static,
-    ) -> Result<(Self, Added), Problem> {
-        beside(cpu, move || write(&mut self).map(|added| (self, added))).await
     }
 
     /// The same with a row that `write` appends.

@@ -1,5 +1,5 @@
-//! Table of the management endpoints: [`TABLE`]. One row each: methods, path, the scope that a key needs,
-//! the route function. [`find`] looks up a request.
+//! Table of the management endpoints: [`TABLE`]. One row each: the operation, methods, path, a summary.
+//! [`find`] looks up a request.
 //!
 //! # Paths
 //!
@@ -12,10 +12,11 @@
 mod endpoint;
 
 use crate::auth::CURRENT;
-use crate::call::{Rendering, Renderings, decode};
 use crate::openapi::{INVALID, REFUSED};
 use crate::operation::other_path::{As, InOrganization};
 use crate::operation::{Member, Root};
+use crate::rendering::{Rendering, Renderings};
+use crate::request::decode;
 use crate::routes::documents::kinds::{Actions, Annotations, Dashboards, Insights};
 use crate::routes::documents::sharing;
 use crate::routes::feature_flags::{
@@ -26,19 +27,12 @@ use crate::routes::{
     flag_settings, groups, ingestion_warnings, insights, organizations, personal_api_keys, persons,
     projects, property_definitions, query, resource_access, roles, scheduled_changes, users,
 };
-pub use crate::table::endpoint::{Endpoint, Run};
-use crate::table::endpoint::{at, op};
+pub use crate::table::endpoint::Endpoint;
+use crate::table::endpoint::op;
 use weir_identity::person::Person;
 use weir_metadata::cohorts::StoredCohort;
 use weir_metadata::definitions::EventDefinition;
 use weir_metadata::flags::StoredFlag;
-
-/// A route function of a project.
-macro_rules! of_project {
-    ($function:path) => {
-        Run::Project(|app, call| Box::pin($function(app, call)))
-    };
-}
 
 /// Every management endpoint.
 #[rustfmt::skip]
@@ -155,9 +149,9 @@ pub const TABLE: &[Endpoint] = &[
     op::<activity::OfOne<EventDefinition>>("GET", "P/event_definitions/:id/activity/", "What was changed of a definition, also of one that is gone"),
     op::<event_definitions::Metrics>("GET", "P/event_definitions/:id/metrics/", "How many questions named the event in the last 30 days"),
 
-    at("GET",       "P/events/",                "query:read",            of_project!(events::list)).or_csv().analytics().described_by(&events::LIST),
-    at("GET",       "P/events/values/",         "query:read",            of_project!(events::values)).analytics().described_by(&events::VALUES),
-    at("GET",       "P/events/:uuid/",          "query:read",            of_project!(events::retrieve)).analytics().described_by(&events::RETRIEVE),
+    op::<events::List>("GET", "P/events/", "The newest events").or_csv().analytics().or(&[INVALID]),
+    op::<events::Values>("GET", "P/events/values/", "Values of a property of events").analytics(),
+    op::<events::Retrieve>("GET", "P/events/:uuid/", "One event").named("events_of_id").analytics().or(&[INVALID]),
 
     op::<feature_flags::List>("GET", "P/feature_flags/", "Flags that are not deleted").analytics_with(STALE).or(&[INVALID]),
     op::<feature_flags::Create>("POST", "P/feature_flags/", "Make a flag"),
@@ -206,14 +200,14 @@ pub const TABLE: &[Endpoint] = &[
     op::<groups::Types>("GET", "P/groups_types/", "Types of groups"),
     op::<groups::changes::UpdateTypes>("PATCH", "P/groups_types/update_metadata/", "Say what the groups of types are called").named("groups_types_update_metadata_partial"),
 
-    at("GET POST",  "P/insights/funnel/",       "insight:read",          of_project!(insights::funnels::funnel)).or_csv().analytics().described_by(&insights::funnels::FUNNEL),
-    at("GET POST",  "P/insights/funnel/correlation/", "insight:read",    of_project!(insights::correlation::correlation)).or_csv().analytics().described_by(&insights::correlation::CORRELATION),
-    at("POST",      "P/insights/cancel/",       "insight:read",          of_project!(query::status::cancel_insight)).described_by(&query::status::CANCEL),
-    at("GET POST",  "P/insights/lifecycle/",    "insight:read",          of_project!(insights::lifecycle)).or_csv().analytics().described_by(&insights::TREND),
-    at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics().described_by(&insights::paths::PATH),
-    at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics().described_by(&insights::retention::RETENTION),
-    at("GET POST",  "P/insights/stickiness/",   "insight:read",          of_project!(insights::stickiness)).or_csv().analytics().described_by(&insights::TREND),
-    at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics().described_by(&insights::TREND),
+    op::<insights::funnels::Funnel>("GET POST", "P/insights/funnel/", "How many actors go from step to step").or_csv().analytics().or(&[INVALID]),
+    op::<insights::correlation::Correlate>("GET POST", "P/insights/funnel/correlation/", "What those who come through a funnel do or have more often than the others, or less often").or_csv().analytics().says("What correlates").notes("Beside these, the filters of insights/funnel/").or(&[INVALID]),
+    op::<query::status::CancelInsight>("POST", "P/insights/cancel/", "Cancel the query with a client_query_id").or(&[INVALID]),
+    op::<insights::Lifecycle>("GET POST", "P/insights/lifecycle/", "What series of events count in each interval").or_csv().analytics().notes("With insight STICKINESS or LIFECYCLE, the series of these").or(&[INVALID]),
+    op::<insights::paths::Path>("GET POST", "P/insights/path/", "Which steps persons take one after another").or_csv().analytics().says("The edges between steps").or(&[INVALID]),
+    op::<insights::retention::Triangle>("GET POST", "P/insights/retention/", "Of those who did something in an interval, how many came back in each one after it").or_csv().analytics().says("The rows, each shorter by an interval than the one before").or(&[INVALID]),
+    op::<insights::Stickiness>("GET POST", "P/insights/stickiness/", "What series of events count in each interval").or_csv().analytics().notes("With insight STICKINESS or LIFECYCLE, the series of these").or(&[INVALID]),
+    op::<insights::Trend>("GET POST", "P/insights/trend/", "What series of events count in each interval").or_csv().analytics().notes("With insight STICKINESS or LIFECYCLE, the series of these").or(&[INVALID]),
     op::<documents::listed::List<Insights>>("GET", "P/insights/", "Saved insights that are not deleted, newest first").analytics().or(&[INVALID]),
     op::<documents::Create<Insights>>("POST", "P/insights/", "Make a saved insight"),
     op::<activity::OfAll<Insights>>("GET", "P/insights/activity/", "What was changed of saved insights"),
@@ -234,13 +228,13 @@ pub const TABLE: &[Endpoint] = &[
     op::<activity::OfAll<Person>>("GET", "P/persons/activity/", "What operators did to persons").or_csv().analytics(),
     op::<persons::deletions::BulkDelete>("POST", "P/persons/bulk_delete/", "Delete persons").analytics().says("What was deleted"),
     op::<persons::Cohorts>("GET", "P/persons/cohorts/", "The cohorts that a person is in").or_csv().analytics().or(&[INVALID]),
-    at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(insights::funnels::funnel_persons)).or_csv().analytics().described_by(&insights::funnels::FUNNEL_PERSONS),
-    at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(insights::correlation::persons)).or_csv().analytics().described_by(&insights::correlation::PERSONS),
-    at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(insights::points::lifecycle)).or_csv().analytics().described_by(&insights::points::LIFECYCLE),
-    at("GET POST",  "P/persons/path/",          "person:read",           of_project!(insights::paths::persons)).or_csv().analytics().described_by(&insights::paths::PERSONS),
-    at("GET",       "P/persons/retention/",     "person:read",           of_project!(insights::retention::retention_persons)).or_csv().analytics().described_by(&insights::retention::RETENTION_PERSONS),
-    at("GET",       "P/persons/stickiness/",    "person:read",           of_project!(insights::points::stickiness)).or_csv().analytics().described_by(&insights::points::STICKINESS),
-    at("GET",       "P/persons/trends/",        "person:read",           of_project!(insights::trend_persons)).or_csv().analytics().described_by(&insights::TREND_PERSONS),
+    op::<insights::funnels::Persons>("GET POST", "P/persons/funnel/", "Persons who came to a step of a funnel, or not further than to the step before").or_csv().analytics().notes("Beside these, the filters of the funnel, as for insights/funnel/").or(&[INVALID]),
+    op::<insights::correlation::Persons>("GET POST", "P/persons/funnel/correlation/", "Persons of a funnel who do or have something, with success or not").or_csv().analytics().notes("Beside these, the filters of insights/funnel/correlation/").or(&[INVALID]),
+    op::<insights::points::OfLifecycle>("GET", "P/persons/lifecycle/", "Persons with a status in an interval of a lifecycle").or_csv().analytics().notes("Beside these, the filters of the lifecycle, as for insights/trend/").or(&[("400", "BadLifecycle")]),
+    op::<insights::paths::Persons>("GET POST", "P/persons/path/", "Persons who went from a step to another one, or ended at one; those who did most often first").or_csv().analytics().notes("Beside these, the filters of the paths, as for insights/path/").or(&[INVALID]),
+    op::<insights::retention::Persons>("GET", "P/persons/retention/", "Persons of a row of a retention, those who were active in most of its intervals first").or_csv().analytics().notes("Beside these, the filters of the retention, as for insights/retention/").or(&[INVALID]),
+    op::<insights::points::OfStickiness>("GET", "P/persons/stickiness/", "Persons who were active in some number of intervals, those with the largest numbers first").or_csv().analytics().notes("Beside these, the filters of the stickiness, as for insights/trend/").or(&[INVALID]),
+    op::<insights::points::OfTrends>("GET", "P/persons/trends/", "Persons behind a point of a trend, those with the largest numbers first").or_csv().analytics().notes("Beside these, the filters of the trend, as for insights/trend/").or(&[INVALID]),
     op::<persons::deletions::Status>("GET", "P/persons/deletion_status/", "What has become of deletions of events, newest first").analytics().or(&[INVALID]),
     op::<persons::changes::ResetDistinctId>("POST", "P/persons/reset_person_distinct_id/", "Let a distinct id of a deleted person be used again").analytics(),
     op::<persons::values::Values>("GET", "P/persons/values/", "Values of a property of persons").or_csv().analytics(),
@@ -270,9 +264,9 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
 
-    at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
-    at("GET",       "P/query/:id/",             "query:read",            of_project!(query::status::retrieve)),
-    at("DELETE",    "P/query/:id/",             "query:read",            of_project!(query::status::cancel)),
+    op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
+    op::<query::status::Retrieve>("GET", "P/query/:id/", "What became of a query that is answered later"),
+    op::<query::status::Cancel>("DELETE", "P/query/:id/", "Cancel a query that is answered later").says("It does not run any more"),
 ];
 
 /// The parameter with which a list of flags depends on the time of the last call, which comes from events.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use weir_http::call::Renderings;
+use weir_http::rendering::Renderings;
 use weir_http::table::{Endpoint, TABLE};
 
 use crate::harness::{Answer, KEY, TOKEN, TestServer};

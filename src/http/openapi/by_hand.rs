@@ -1,5 +1,5 @@
 //! Schemas that are still written by hand in `schemas/openapi/by_hand.json`, as types: each name here is one there.
-//! A type that derives its schema takes the place of its name in an [`super::Description`], and the name goes.
+//! A type that derives its schema takes the place of its name, and the name goes.
 
 use std::borrow::Cow;
 
@@ -38,5 +38,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action Annotation CorrelationAnswer Dashboard DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightInList PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer TrendAnswer
+    Action Annotation CorrelationAnswer Dashboard DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightAnswer InsightInList ListAnswer PathsAnswer QueryLater Question RetentionAnswer SqlNodeAnswer TrendAnswer
 }

@@ -8,8 +8,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::call::Renderings;
 use crate::openapi::{Body, Kind, Paging, Parameter, Shape, Success, Words};
+use crate::rendering::Renderings;
 use crate::table::{Endpoint, TABLE};
 use weir_event::json;
 
@@ -32,7 +32,7 @@ const RESPONSES_TO_BODIES: [(&str, &str); 4] =
     [("400", "BadRequest"), ("408", "Slow"), ("413", "TooLarge"), ("415", "UnsupportedMediaType")];
 
 /// Parameters in paths that are not those of the components with their names: (beginning of the path, name, component).
-const PATH_PARAMETERS: [(&str, &str, &str); 8] = [
+const PATH_PARAMETERS: [(&str, &str, &str); 9] = [
     ("/api/personal_api_keys/", "id", "key_id"),
     ("/api/users/", "uuid", "member"),
     ("O/members/", "uuid", "member"),
@@ -41,6 +41,7 @@ const PATH_PARAMETERS: [(&str, &str, &str); 8] = [
     ("P/event_definitions/", "id", "uuid_id"),
     ("P/persons/", "id", "person"),
     ("P/property_definitions/", "id", "uuid_id"),
+    ("P/query/", "id", "query_id"),
 ];
 
 /// First words of paths both of projects and of organizations; ids of the latter say so.
@@ -90,7 +91,7 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
     };
     let mut schemas = Schemas::new();
     for endpoint in TABLE {
-        let Some((words, shape)) = endpoint.described() else { continue };
+        let (words, shape) = endpoint.described();
         let Some(Value::Object(paths)) = document.get_mut("paths") else { continue };
         let item = paths.entry(written(endpoint.path)).or_insert_with(|| json!({}));
         let Value::Object(item) = item else { continue };
@@ -115,7 +116,7 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
 pub(crate) fn named_schemas() -> Map<String, Value> {
     let mut schemas = Schemas::new();
     for endpoint in TABLE {
-        let Some((words, shape)) = endpoint.described() else { continue };
+        let (words, shape) = endpoint.described();
         for method in endpoint.methods() {
             schemas.described(endpoint, &words, &shape, method);
         }
@@ -231,7 +232,7 @@ impl Schemas {
             "summary": words.summary,
             "tags": [tag],
             "security": [{"personalKey": [endpoint.scope]}],
-            "responses": self.responses(endpoint, words, shape.success.as_ref(), body.is_some()),
+            "responses": self.responses(endpoint, words, shape, body.is_some()),
         });
         let Value::Object(fields) = &mut described else { return described };
         if !words.notes.is_empty() {
@@ -264,27 +265,50 @@ impl Schemas {
         &mut self,
         endpoint: &Endpoint,
         words: &Words,
-        success: Option<&Success>,
+        shape: &Shape,
         has_body: bool,
     ) -> Value {
         let of_bodies = RESPONSES_TO_BODIES.iter().filter(|_| has_body);
-        let refusals = RESPONSES.iter().chain(of_bodies).chain(words.refusals);
+        // What has its format in the body answers whatever the request accepts.
+        let is_sent = |(status, _): &&(&str, &str)| {
+            *status != "406" || endpoint.renderings != Renderings::Own
+        };
+        let refusals = RESPONSES.iter().filter(is_sent).chain(of_bodies).chain(words.refusals);
         let mut responses: BTreeMap<&str, Value> =
             refusals.map(|(status, name)| (*status, component("responses", name))).collect();
-        if let Some(Success { status, says, schema }) = success {
-            let mut response = json!({"description": words.says.unwrap_or(*says)});
-            if let (Some(schema), Value::Object(response)) = (schema, &mut response) {
-                let schema = plain_of(schema(&mut self.answers));
-                let mut content = Map::new();
-                content.insert("application/json".to_owned(), json!({"schema": schema}));
-                if endpoint.renderings == Renderings::JsonOrCsv {
-                    content.insert("text/csv".to_owned(), json!({"schema": {"type": "string"}}));
+        if let Some(success) = &shape.success {
+            let mut response = self.response(success);
+            if let Some(Value::Object(content)) = response.get_mut("content") {
+                let csv = ("text/csv", true);
+                let csv = (endpoint.renderings == Renderings::JsonOrCsv).then_some(&csv);
+                for (media_type, is_text) in shape.files.iter().chain(csv) {
+                    let schema = match is_text {
+                        true => json!({"type": "string"}),
+                        false => json!({"type": "string", "format": "binary"}),
+                    };
+                    content.insert((*media_type).to_owned(), json!({"schema": schema}));
                 }
-                response.insert("content".to_owned(), Value::Object(content));
             }
-            responses.insert(status.as_str(), response);
+            if let (Some(says), Value::Object(response)) = (words.says, &mut response) {
+                response.insert("description".to_owned(), json!(says));
+            }
+            responses.insert(success.status.as_str(), response);
+        }
+        for other in &shape.others {
+            responses.insert(other.status.as_str(), self.response(other));
         }
         json!(responses)
+    }
+
+    /// A response, as JSON if it has a content.
+    fn response(&mut self, Success { says, schema, .. }: &Success) -> Value {
+        match schema {
+            None => json!({"description": says}),
+            Some(schema) => {
+                let schema = plain_of(schema(&mut self.answers));
+                json!({"description": says, "content": {"application/json": {"schema": schema}}})
+            }
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Reading {
     ObjectOrForm(ReadForm),
     /// It is a list of JSON objects; a single object counts as a list of one.
     List,
+    /// With POST it is a JSON object, else there is none.
+    ObjectOfPost,
 }
 
 impl Reading {
@@ -58,11 +60,11 @@ pub trait Input: Sized + Send {
 #[derive(Debug)]
 pub struct Parts<'r> {
     /// The head, with the query.
-    pub(super) request: &'r Request,
+    pub(crate) request: &'r Request,
     /// Names and values of the `:names` in the path.
     pub(super) path: &'r Named,
     /// The body; empty if the operation has none.
-    pub(super) body: Fields,
+    pub(crate) body: Fields,
 }
 
 /// A type of what is in a path.
@@ -154,6 +156,35 @@ impl InQuery for Search {
     }
 }
 
+/// A text that many endpoints take under the name of the field.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(pub Option<String>);
+
+impl InQuery for Shared {
+    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::shared(name));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        <Option<String> as InQuery>::take(request, name).map(Self)
+    }
+}
+
+/// Texts; the parameter comes once for each.
+#[derive(Clone, Debug, Default)]
+pub struct Each(pub Vec<String>);
+
+impl InQuery for Each {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::texts(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let given = request.query_all().filter(|(own, _)| own == name);
+        Ok(Self(given.map(|(_, value)| value.into_owned()).collect()))
+    }
+}
+
 /// A text without which a request is refused.
 #[derive(Clone, Debug)]
 pub struct Needed(pub String);
@@ -179,6 +210,19 @@ impl<K> InQuery for Of<K> {
     fn take(_: &Request, _: &'static str) -> Result<Self, Problem> {
         Ok(Self(PhantomData))
     }
+}
+
+/// A type of what is in a query, and with POST in the body, too.
+pub trait InBoth: Sized {
+    /// Adds it to the description.
+    fn describe(shape: &mut Shape);
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a value that it cannot have.
+    fn take(parts: &mut Parts<'_>) -> Result<Self, Problem>;
 }
 
 /// A type of a body.
@@ -299,8 +343,34 @@ pub mod body {
     }
 }
 
-/// Declares what an operation is told: a struct with the place of each field before its name, `path`, `query` or `body`.
-/// A field of the path is the `:name` of its row in the table, one of the query the parameter of its name. A struct may
+/// Queries with bodies, for [`input!`].
+pub mod both {
+    use super::{InBoth, Parts, Reading};
+    use crate::openapi::Shape;
+    use crate::response::Problem;
+
+    /// How the body is read.
+    pub const fn reading<T>() -> Reading {
+        Reading::ObjectOfPost
+    }
+
+    /// Adds it to the description.
+    pub fn describe<T: InBoth>(_: &'static str, _: &'static str, shape: &mut Shape) {
+        T::describe(shape);
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub fn take<T: InBoth>(parts: &mut Parts<'_>, _: &'static str) -> Result<T, Problem> {
+        T::take(parts)
+    }
+}
+
+/// Declares what an operation is told: a struct with the place of each field before its name, `path`, `query`, `body`,
+/// or `both` for a query with a body. A field of the path is the `:name` of its row in the table, one of the query the parameter of its name. A struct may
 /// have one parameter, a type such as the kind of what it is about.
 macro_rules! input {
     (

@@ -6,13 +6,14 @@ use std::future::Future;
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::beside::beside;
 use crate::budget::{Counted, Memory};
-use crate::call::Rendering;
 use crate::csv;
 use crate::openapi::{Paging, Shape, Success};
 use crate::page::{Envelope, Page};
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::rows::{Added, Rows};
@@ -130,6 +131,25 @@ impl Output for Never {
     }
 }
 
+/// A list, of which it may be a page.
+pub trait Items: Output {
+    /// The items, as clients get them.
+    ///
+    /// # Errors
+    ///
+    /// One has no form in JSON: a bug.
+    fn into_items(self) -> Result<Vec<Value>, Problem>;
+
+    /// Whether there are items after those of the page.
+    fn has_next(&self) -> bool;
+}
+
+/// Items as clients get them.
+pub(crate) fn as_values<T: Serialize>(items: Vec<T>) -> Result<Vec<Value>, Problem> {
+    let values = items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>();
+    values.map_err(|error| Problem::of(Kind::Internal, &error))
+}
+
 /// A page of a list; written beside the threads of sockets, as JSON or as CSV where the row says so.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -151,9 +171,14 @@ impl<T> Listed<T> {
         let count = all.len();
         Self { page, count, results: all.skip(page.offset).take(page.limit).map(show).collect() }
     }
+}
 
-    /// Whether there are items after those of the page.
-    pub fn has_next(&self) -> bool {
+impl<T: Serialize + JsonSchema + Send + 'static> Items for Listed<T> {
+    fn into_items(self) -> Result<Vec<Value>, Problem> {
+        as_values(self.results)
+    }
+
+    fn has_next(&self) -> bool {
         self.page.next(self.count, self.results.len()).is_some()
     }
 }
@@ -181,9 +206,12 @@ pub struct Paged<T> {
     pub rows: PageRows<T>,
 }
 
-impl<T: Serialize> Paged<T> {
-    /// Whether there are items after those of the page.
-    pub fn has_next(&self) -> bool {
+impl<T: Serialize + JsonSchema + Send> Items for Paged<T> {
+    fn into_items(self) -> Result<Vec<Value>, Problem> {
+        as_values(self.rows.into_values())
+    }
+
+    fn has_next(&self) -> bool {
         self.page.next(self.count, self.rows.count()).is_some()
     }
 }

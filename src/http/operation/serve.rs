@@ -1,16 +1,27 @@
 //! An operation over HTTP: who asks, with which rights, what is read, what is answered. In this order, so that whoever may
 //! not do something learns nothing else of it.
 
+use std::future::Future;
+use std::pin::Pin;
+
+use hyper::Method;
+
 use crate::auth::Asker;
-use crate::call::{Answer, Rendering};
 use crate::fields::Fields;
 use crate::operation::input::{Parts, Reading};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Caller, Context, Operation};
+use crate::rendering::Rendering;
 use crate::request::Request;
-use crate::response::Problem;
+use crate::response::{Problem, Response};
 use crate::{multipart, operation};
 use weir_app::App;
+
+/// What serves a request to an operation.
+pub type Serve = for<'a> fn(&'a App, Arrived) -> Serving<'a>;
+
+/// A response that is on its way.
+pub type Serving<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
 
 /// An authenticated request to the endpoint of an operation.
 #[derive(Debug)]
@@ -28,7 +39,7 @@ pub struct Arrived {
 }
 
 /// Reads an operation from a request, does it, and answers.
-pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Answer<'_> {
+pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Serving<'_> {
     Box::pin(async move {
         let begun = begin(app, arrived, operation::check::<O>, O::READING).await?;
         let Begun { cx, request, path, body } = begun;
@@ -74,7 +85,8 @@ async fn begin<Who: Caller>(
 async fn fields(app: &App, request: &mut Request, reading: Reading) -> Result<Fields, Problem> {
     match reading {
         Reading::Nothing => Ok(Fields::default()),
-        Reading::Object => Fields::take(request).await,
+        Reading::ObjectOfPost if request.method != Method::POST => Ok(Fields::default()),
+        Reading::Object | Reading::ObjectOfPost => Fields::take(request).await,
         Reading::List => Fields::take_many(request).await,
         Reading::ObjectOrForm(read) => {
             let content_type = request.header("content-type").unwrap_or_default().to_owned();

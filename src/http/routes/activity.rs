@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Rendering;
 use crate::openapi::{Paging, Parameter, Shape, Success};
 use crate::operation::input::{InPath, InQuery, Of, input};
 use crate::operation::output::{Output, PageRows, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::store::problem;

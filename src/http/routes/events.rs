@@ -7,28 +7,30 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use schemars::JsonSchema;
-use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::{Call, Rendering};
-use crate::openapi::{Description, Either, INVALID, Parameter};
+use crate::openapi::{Either, Parameter, Shape, Success};
+use crate::operation::input::{Each, InQuery, Shared, input};
+use crate::operation::output::{Items, Long, Output, PageRows, Reply, as_values};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query;
-use crate::rows::{LONG_PAGE_MAX_BYTES, Rows};
+use crate::rows::LONG_PAGE_MAX_BYTES;
 use crate::{csv, fields};
+use weir_api::events as api;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_event::json;
-use weir_event::predicate::moment::Moment;
+use weir_event::predicate::moment::{Moment, Now};
 use weir_insights::events;
 use weir_insights::events::{EventRow, EventsQuestion, ValuesQuestion};
 use weir_insights::filters::Filters;
@@ -43,161 +45,382 @@ const VALUES_MAX: usize = 20;
 /// Properties of the person that are returned with an event (PostHog's choice).
 const PERSON_KEYS: [&str; 3] = ["email", "name", "username"];
 
-/// An event as sent to clients.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Event")]
-struct EventBody {
-    id: String,
-    distinct_id: String,
-    /// Unchanged JSON of the sender.
-    #[schemars(with = "Map<String, Value>")]
-    properties: Box<RawValue>,
-    event: String,
-    timestamp: String,
-    person: Option<PersonPart>,
-    elements_chain: String,
-}
-
-/// The person of an event, as sent to clients.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-#[schemars(rename = "EventPerson")]
-struct PersonPart {
-    uuid: String,
-    is_identified: bool,
-    distinct_ids: [String; 1],
-    properties: Map<String, Value>,
-}
-
-/// A list of events. It has no count, which would take longer than everything else.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Events")]
-struct EventsBody {
-    next: Option<String>,
-    results: Vec<EventBody>,
-}
-
-/// Selected columns of events.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "EventTable")]
-struct TableBody {
-    columns: Vec<String>,
-    next: Option<String>,
-    results: Vec<Vec<Value>>,
-}
-
-/// One value of a property.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "Name")]
-struct ValueBody {
-    name: String,
-}
-
-pub(crate) const LIST: Description =
-    Description::ok::<Either<EventsBody, TableBody>>("The newest events")
-        .query(&[
-            Parameter::shared("limit"),
-            Parameter::shared("offset"),
-            Parameter::text("event"),
-            Parameter::shared("distinct_id"),
-            Parameter::text("person_id"),
-            Parameter::text("properties").about("A JSON list of property filters"),
-            Parameter::text("after").about("A time, or a span such as -7d"),
-            Parameter::text("before"),
-            Parameter::text("select").about("A JSON list of columns"),
-            Parameter::one_of("orderBy", &["-timestamp", "[\"-timestamp\"]"]),
-        ])
-        .or(&[INVALID]);
-
-/// `GET events/`: newest first.
-pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, rendering, request, .. } = call;
-    let (page, project) = (Page::of(&request), asker.project.id);
-    let question = question(app, project, &request).await?;
-    let columns = columns(&request)?;
-    let part = (page.offset, page.limit);
-    let Some(question) = question else {
-        let none = EventsBody { next: None, results: Vec::new() };
-        return Ok(csv::render(StatusCode::OK, rendering, &none));
-    };
-    let rows =
-        events::latest(&app.engine, project, question, part).await.map_err(query::problem)?;
-    let public_url = app.node.config.http.public_url.as_deref();
-    let last = rows.last().filter(|_| rows.len() == page.limit);
-    let next =
-        last.map(|_| page.link(&request, public_url, page.offset.saturating_add(page.limit)));
-    if let Some(columns) = columns {
-        let table = move || {
-            let results = rows.iter().map(|row| cells(row, &columns)).collect();
-            Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }))
-        };
-        return beside(&app.node.cpu, table).await;
+input! {
+    /// The newest events.
+    #[derive(Clone, Default)]
+    #[expect(non_snake_case, reason = "the name of a parameter")]
+    pub struct List {
+        query page: Page,
+        query event: Option<String>,
+        query distinct_id: Shared,
+        query person_id: Option<PersonId>,
+        /// A JSON list of property filters
+        query properties: OfProperties,
+        /// A time, or a span such as -7d
+        query after: Time,
+        query before: Time,
+        /// A JSON list of columns
+        query select: Columns,
+        query orderBy: NewestFirst,
     }
-    let results = bodies(app, project, rows).await?;
-    if rendering == Rendering::Csv {
-        let body = EventsBody { next, results };
-        return csv::answer(&app.node.cpu, StatusCode::OK, rendering, body).await;
+}
+
+/// A page of events.
+#[derive(Debug)]
+pub enum Newest {
+    /// As JSON; `has_more` of these may be there behind the page.
+    Page {
+        /// Which page.
+        page: Page,
+        /// The events that were found for it.
+        found: usize,
+        /// The events that fit into it.
+        rows: PageRows<api::Event>,
+    },
+    /// As a file.
+    File(api::Events),
+    /// Selected columns.
+    Table(Page, api::Table),
+}
+
+impl Items for Newest {
+    fn into_items(self) -> Result<Vec<Value>, Problem> {
+        as_values(self.into_events())
     }
-    let found = results.len();
-    let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
-    let (rows, _) = rows.add_on(&app.node.cpu, move |rows| rows.add_all(results)).await?;
-    let next = match rows.count() < found {
-        true => Some(page.link(&request, public_url, page.offset.saturating_add(rows.count()))),
-        false => next,
-    };
-    let head = json!({"next": next}).to_string();
-    Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&head)?))
-}
 
-pub(crate) const RETRIEVE: Description =
-    Description::ok::<EventBody>("One event").named("events_of_id").or(&[INVALID]);
-
-/// `GET events/:uuid/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let project = call.asker.project.id;
-    let id = Uuid::try_parse(call.id())
-        .map_err(|_| Problem::new(Kind::Invalid, "invalid", "Invalid UUID"))?;
-    let row = events::by_id(&app.engine, project, id).await.map_err(query::problem)?;
-    let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
-    let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
-    let body = bodies.into_iter().next().ok_or_else(missing)?;
-    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
-}
-
-pub(crate) const VALUES: Description =
-    Description::ok::<Vec<ValueBody>>("Values of a property of events").query(&[
-        Parameter::text("key"),
-        Parameter::text("value").about("Part of the values"),
-        Parameter::texts("event_name"),
-    ]);
-
-/// `GET events/values/`: values that a property had in the last days, for the editor of a filter.
-/// The names of events are the values of `custom_event`.
-pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (project, request) = (call.asker.project.id, &call.request);
-    let text = |name: &str| request.query(name).unwrap_or_default().into_owned();
-    let (key, part) = (text("key"), text("value"));
-    let found = match key.as_str() {
-        "" => Vec::new(),
-        "custom_event" => event_names(app, project, &part).await?,
-        _ => {
-            let events = request.query_all().filter(|(name, _)| name == "event_name");
-            let events = events.map(|(_, value)| value.into_owned()).collect();
-            let day = Duration::from_hours(24).as_micros();
-            let now = app.node.clock.now().0;
-            let today = now - now.rem_euclid(i64::try_from(day).unwrap_or(i64::MAX));
-            let span = i64::try_from(VALUES_SPAN.as_micros()).unwrap_or(i64::MAX);
-            let after = Some(UnixMicros(today - span - 1));
-            let question = ValuesQuestion { key, part: part.clone(), events, after };
-            events::values(&app.engine, project, question).await.map_err(query::problem)?
+    fn has_next(&self) -> bool {
+        match self {
+            Self::Page { page, found, rows } => rows.count() < *found || *found == page.limit,
+            Self::File(_) => false,
+            Self::Table(page, table) => table.results.len() == page.limit,
         }
-    };
-    let rendering = call.rendering;
-    let told = move || Ok(csv::render(StatusCode::OK, rendering, &top_values(found, &part)));
-    beside(&app.node.cpu, told).await
+    }
+}
+
+impl Newest {
+    /// The events, for a page that draws them.
+    pub fn into_events(self) -> Vec<api::Event> {
+        match self {
+            Self::Page { rows, .. } => rows.into_values(),
+            Self::File(events) => events.results,
+            Self::Table(..) => Vec::new(),
+        }
+    }
+}
+
+impl Output for Newest {
+    fn describe(shape: &mut Shape) {
+        let says = "The answer";
+        shape.success = Some(Success::of::<Either<api::Events, api::Table>>(StatusCode::OK, says));
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let public_url = reply.app.node.config.http.public_url.as_deref();
+        let has_next = self.has_next();
+        let next = |page: &Page, shown: usize| {
+            let offset = page.offset.saturating_add(shown);
+            has_next.then(|| page.link(reply.request, public_url, offset))
+        };
+        let cpu = &reply.app.node.cpu;
+        match self {
+            Self::Page { page, rows, .. } => {
+                let events = api::Events { next: next(&page, rows.count()), results: Vec::new() };
+                Ok(Response::counted_json(StatusCode::OK, &rows.within(&events)?))
+            }
+            Self::File(events) => csv::answer(cpu, StatusCode::OK, reply.rendering, events).await,
+            Self::Table(page, table) => {
+                let table = api::Table { next: next(&page, page.limit), ..table };
+                csv::answer(cpu, StatusCode::OK, reply.rendering, table).await
+            }
+        }
+    }
+}
+
+impl Operation for List {
+    type Who = Principal;
+    type Out = Newest;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (page, columns) = (self.page, self.select.0.clone());
+        let (app, project) = (&cx.app, cx.who.project.id);
+        let rows = match self.question(app, project).await? {
+            Some(question) => {
+                let part = (page.offset, page.limit);
+                let rows = events::latest(&app.engine, project, question, part).await;
+                rows.map_err(query::problem)?
+            }
+            None => Vec::new(),
+        };
+        if !columns.is_empty() {
+            let table = move || {
+                let results = rows.iter().map(|row| cells(row, &columns)).collect();
+                Ok(Newest::Table(page, api::Table { columns, next: None, results }))
+            };
+            return beside(&app.node.cpu, table).await;
+        }
+        let results = bodies(app, project, rows).await?;
+        if cx.rendering == Rendering::Csv {
+            return Ok(Newest::File(api::Events { next: None, results }));
+        }
+        let found = results.len();
+        let rows = cx.rows(LONG_PAGE_MAX_BYTES);
+        let rows = rows.add_on(&app.node.cpu, move |rows| rows.add_all(results));
+        let (rows, _) = rows.await?;
+        Ok(Newest::Page { page, found, rows })
+    }
+}
+
+impl List {
+    /// Which events are meant; `None` if none can be.
+    async fn question(
+        self,
+        app: &App,
+        project: ProjectId,
+    ) -> Result<Option<EventsQuestion>, Problem> {
+        let now = app.node.metadata.snapshot().now(project, app.node.clock.now());
+        let (after, before) = (self.after.at("after", now)?, self.before.at("before", now)?);
+        if let (Some(after), Some(before)) = (after, before)
+            && after > before
+        {
+            let detail = "It is after `before`, so that no event can be between them.";
+            return Err(wrong("after", detail));
+        }
+        let person = match self.person_id {
+            None => None,
+            Some(id) => match id.resolve(app, project).await? {
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Ok(Some(EventsQuestion {
+            event: given(self.event),
+            distinct_id: given(self.distinct_id.0),
+            person,
+            properties: self.properties.0,
+            after,
+            before,
+        }))
+    }
+}
+
+/// A person by the number or the uuid.
+#[derive(Clone, Copy, Debug)]
+pub enum PersonId {
+    /// The number.
+    Number(i64),
+    /// The uuid.
+    Uuid(Uuid),
+}
+
+impl PersonId {
+    /// The uuid of the person of today; `None` if there is no such number.
+    async fn resolve(self, app: &App, project: ProjectId) -> Result<Option<Uuid>, Problem> {
+        app.engine.wait().await.map_err(query::problem)?;
+        let identities = &app.shard.identities;
+        let found = match self {
+            Self::Number(number) => identities
+                .person_by_number(project, number)
+                .map(|person| person.map(|person| person.uuid)),
+            // A person that was merged away is now another person.
+            Self::Uuid(uuid) => identities.overrides().resolve(project, uuid).map(Some),
+        };
+        found.map_err(|error| Problem::of(error.kind(), &error))
+    }
+}
+
+impl InQuery for Option<PersonId> {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let Some(id) = sent(request, name) else { return Ok(None) };
+        match (id.parse(), Uuid::try_parse(&id)) {
+            (Ok(number), _) => Ok(Some(PersonId::Number(number))),
+            (_, Ok(uuid)) => Ok(Some(PersonId::Uuid(uuid))),
+            _ => Err(wrong(name, "Expected the id or the uuid of a person.")),
+        }
+    }
+}
+
+/// Filters on events, on their persons, on the cohorts of these, and on their groups.
+#[derive(Clone, Debug, Default)]
+pub struct OfProperties(pub Filters);
+
+impl OfProperties {
+    /// Those of a JSON list.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub fn of(list: &Value) -> Result<Self, Problem> {
+        let mut filters = Filters::default();
+        let known = check_filters(list, "properties");
+        let added = known.and_then(|()| filters.add(list, "properties"));
+        added.map_err(|error| wrong("properties", error.detail))?;
+        if filters.ask_beside_events() {
+            let detail = "Lists of events have no filters of the types session and hogql; an EventsQuery has.";
+            return Err(wrong("properties", detail));
+        }
+        Ok(Self(filters))
+    }
+}
+
+impl InQuery for OfProperties {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let Some(text) = sent(request, name) else { return Ok(Self::default()) };
+        let list = json::read(text.as_bytes());
+        Self::of(&list.map_err(|_| wrong(name, "Properties are unparsable!"))?)
+    }
+}
+
+/// A time, or a span before now; none without a text.
+#[derive(Clone, Debug, Default)]
+pub struct Time(pub String);
+
+impl Time {
+    fn at(&self, name: &'static str, now: Now) -> Result<Option<UnixMicros>, Problem> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let time = Moment::parse(&self.0).and_then(|moment| moment.resolve(now));
+        let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
+        time.map(Some).ok_or_else(wrong)
+    }
+}
+
+impl InQuery for Time {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        Ok(Self(request.query(name).unwrap_or_default().into_owned()))
+    }
+}
+
+/// The columns of a table, instead of events; none for these.
+#[derive(Clone, Debug, Default)]
+pub struct Columns(Vec<String>);
+
+impl InQuery for Columns {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::text(name).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        let Some(text) = sent(request, name) else { return Ok(Self::default()) };
+        let columns: Vec<String> = json::read(text.as_bytes())
+            .map_err(|_| wrong(name, "Expected a JSON list of columns."))?;
+        for column in &columns {
+            let is_property = column.strip_prefix("properties.").is_some_and(|key| !key.is_empty());
+            if !is_property && !SELECTABLE.contains(&column.as_str()) {
+                return Err(wrong(name, format!("There is no column \"{column}\".")));
+            }
+        }
+        Ok(Self(columns))
+    }
+}
+
+/// The only order that lists of events have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewestFirst;
+
+/// How it is called.
+const NEWEST_FIRST: [&str; 2] = ["-timestamp", "[\"-timestamp\"]"];
+
+impl InQuery for NewestFirst {
+    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
+        shape.query.push(Parameter::one_of(name, &NEWEST_FIRST).about(about));
+    }
+
+    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
+        match sent(request, name) {
+            Some(order) if !NEWEST_FIRST.contains(&&*order) => {
+                Err(wrong(name, "Events can be ordered by -timestamp only."))
+            }
+            _ => Ok(Self),
+        }
+    }
+}
+
+/// A parameter that is not empty.
+fn sent<'r>(request: &'r Request, name: &str) -> Option<Cow<'r, str>> {
+    request.query(name).filter(|text| !text.is_empty())
+}
+
+fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
+    fields::refused(name, "invalid_input", detail)
+}
+
+input! {
+    /// One event.
+    pub struct Retrieve {
+        path uuid: String,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = Long<api::Event>;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, project) = (&cx.app, cx.who.project.id);
+        let id = Uuid::try_parse(&self.uuid)
+            .map_err(|_| Problem::new(Kind::Invalid, "invalid", "Invalid UUID"))?;
+        let row = events::by_id(&app.engine, project, id).await.map_err(query::problem)?;
+        let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
+        let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
+        bodies.into_iter().next().map(Long).ok_or_else(missing)
+    }
+}
+
+input! {
+    /// Values that a property had in the last days, for the editor of a filter. The names of events are the values of
+    /// `custom_event`.
+    pub struct Values {
+        query key: Option<String>,
+        /// Part of the values
+        query value: Option<String>,
+        query event_name: Each,
+    }
+}
+
+impl Operation for Values {
+    type Who = Principal;
+    type Out = Long<Vec<api::Name>>;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, project) = (&cx.app, cx.who.project.id);
+        let part = self.value.unwrap_or_default();
+        let found = match self.key.unwrap_or_default() {
+            key if key.is_empty() => Vec::new(),
+            key if key == "custom_event" => event_names(app, project, &part).await?,
+            key => {
+                let day = Duration::from_hours(24).as_micros();
+                let now = app.node.clock.now().0;
+                let today = now - now.rem_euclid(i64::try_from(day).unwrap_or(i64::MAX));
+                let span = i64::try_from(VALUES_SPAN.as_micros()).unwrap_or(i64::MAX);
+                let after = Some(UnixMicros(today - span - 1));
+                let events = self.event_name.0;
+                let question = ValuesQuestion { key, part: part.clone(), events, after };
+                events::values(&app.engine, project, question).await.map_err(query::problem)?
+            }
+        };
+        beside(&app.node.cpu, move || Ok(Long(top_values(found, &part)))).await
+    }
 }
 
 /// The most frequent values; if `part` is given, the shortest that contain it.
-fn top_values(found: Vec<String>, part: &str) -> Vec<ValueBody> {
+fn top_values(found: Vec<String>, part: &str) -> Vec<api::Name> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for value in found.into_iter().filter(|value| !value.is_empty() && value != "null") {
         *counts.entry(value).or_insert(0) += 1;
@@ -209,7 +432,7 @@ fn top_values(found: Vec<String>, part: &str) -> Vec<ValueBody> {
         shorter.then_with(|| b_count.cmp(a_count)).then_with(|| a.cmp(b))
     });
     values.truncate(VALUES_MAX);
-    values.into_iter().map(|(name, _)| ValueBody { name }).collect()
+    values.into_iter().map(|(name, _)| api::Name { name }).collect()
 }
 
 /// Names of events that are not built in.
@@ -222,116 +445,14 @@ async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<St
     Ok(names.filter(|name| !name.starts_with('$') && name.to_lowercase().contains(&part)).collect())
 }
 
-/// The query of a request; `None` if no event can match.
-async fn question(
-    app: &App,
-    project: ProjectId,
-    request: &Request,
-) -> Result<Option<EventsQuestion>, Problem> {
-    let text =
-        |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
-    let now = app.node.metadata.snapshot().now(project, app.node.clock.now());
-    let time = |name: &'static str| {
-        let time = |text: String| Moment::parse(&text).and_then(|moment| moment.resolve(now));
-        let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
-        text(name).map(|text| time(text).ok_or_else(wrong)).transpose()
-    };
-    if text("orderBy").is_some_and(|order| !["[\"-timestamp\"]", "-timestamp"].contains(&&*order)) {
-        return Err(wrong("orderBy", "Events can be ordered by -timestamp only."));
-    }
-    let mut question = EventsQuestion {
-        event: text("event"),
-        distinct_id: text("distinct_id"),
-        person: None,
-        properties: text("properties")
-            .map(|json| properties(&json))
-            .transpose()?
-            .unwrap_or_default(),
-        after: time("after")?,
-        before: time("before")?,
-    };
-    if let (Some(after), Some(before)) = (question.after, question.before)
-        && after > before
-    {
-        return Err(wrong("after", "It is after `before`, so that no event can be between them."));
-    }
-    if let Some(id) = text("person_id") {
-        app.engine.wait().await.map_err(query::problem)?;
-        let failed = |error: weir_identity::IdentityError| Problem::of(error.kind(), &error);
-        let person = match (id.parse::<i64>(), Uuid::try_parse(&id)) {
-            (Ok(number), _) => {
-                let person =
-                    app.shard.identities.person_by_number(project, number).map_err(failed)?;
-                person.map(|person| person.uuid)
-            }
-            // A person that was merged away is now another person.
-            (_, Ok(uuid)) => {
-                Some(app.shard.identities.overrides().resolve(project, uuid).map_err(failed)?)
-            }
-            _ => return Err(wrong("person_id", "Expected the id or the uuid of a person.")),
-        };
-        if person.is_none() {
-            return Ok(None);
-        }
-        question.person = person;
-    }
-    Ok(Some(question))
-}
-
-/// Events as they are told to pages: as to clients, and when they were received.
-pub(super) async fn told(
+/// Events with the times at which they were received, for pages.
+pub(super) async fn received(
     app: &App,
     project: ProjectId,
     rows: Vec<EventRow>,
-) -> Result<Vec<Value>, Problem> {
+) -> Result<Vec<(api::Event, String)>, Problem> {
     let arrivals: Vec<String> = rows.iter().map(|row| row.received_at.to_rfc3339()).collect();
-    let bodies = bodies(app, project, rows).await?;
-    let one = |(body, received_at): (&EventBody, String)| {
-        let text = serde_json::to_vec(body).unwrap_or_default();
-        let mut event: Value =
-            json::restore(&text).map_err(|error| Problem::of(Kind::Internal, &error))?;
-        if let Some(event) = event.as_object_mut() {
-            event.insert("received_at".to_owned(), received_at.into());
-        }
-        Ok(event)
-    };
-    beside(&app.node.cpu, move || bodies.iter().zip(arrivals).map(one).collect()).await
-}
-
-/// Filters on events, on their persons, on the cohorts of these, and on their groups.
-pub(super) fn properties(text: &str) -> Result<Filters, Problem> {
-    let sent: Value = json::read(text.as_bytes())
-        .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
-    let mut filters = Filters::default();
-    let known = check_filters(&sent, "properties");
-    let added = known.and_then(|()| filters.add(&sent, "properties"));
-    added.map_err(|error| wrong("properties", error.detail))?;
-    if filters.ask_beside_events() {
-        let detail =
-            "Lists of events have no filters of the types session and hogql; an EventsQuery has.";
-        return Err(wrong("properties", detail));
-    }
-    Ok(filters)
-}
-
-fn wrong(name: &'static str, detail: impl Into<Cow<'static, str>>) -> Problem {
-    fields::refused(name, "invalid_input", detail)
-}
-
-/// The columns in `select`, a JSON array.
-fn columns(request: &Request) -> Result<Option<Vec<String>>, Problem> {
-    let Some(text) = request.query("select").filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let columns: Vec<String> = json::read(text.as_bytes())
-        .map_err(|_| wrong("select", "Expected a JSON list of columns."))?;
-    for name in &columns {
-        let is_property = name.strip_prefix("properties.").is_some_and(|key| !key.is_empty());
-        if !is_property && !SELECTABLE.contains(&name.as_str()) {
-            return Err(wrong("select", format!("There is no column \"{name}\".")));
-        }
-    }
-    Ok(Some(columns).filter(|columns| !columns.is_empty()))
+    Ok(bodies(app, project, rows).await?.into_iter().zip(arrivals).collect())
 }
 
 /// Columns that can be selected, besides `properties.<key>`.
@@ -370,9 +491,9 @@ async fn bodies(
     app: &App,
     project: ProjectId,
     rows: Vec<EventRow>,
-) -> Result<Vec<EventBody>, Problem> {
+) -> Result<Vec<api::Event>, Problem> {
     let read = app.engine.read(move |view, _| {
-        let mut known: HashMap<String, Option<PersonPart>> = HashMap::new();
+        let mut known: HashMap<String, Option<api::Person>> = HashMap::new();
         let mut bodies = Vec::with_capacity(rows.len());
         for row in rows {
             if !known.contains_key(&row.person) {
@@ -380,7 +501,7 @@ async fn bodies(
                     Ok(uuid) => view.person_by_uuid(project, uuid)?,
                     Err(_) => None,
                 };
-                let part = person.map(|person| PersonPart {
+                let part = person.map(|person| api::Person {
                     uuid: person.uuid.to_string(),
                     is_identified: person.is_identified,
                     distinct_ids: [String::new()],
@@ -401,10 +522,10 @@ async fn bodies(
         Ok(bodies)
     });
     let read = read.await.map_err(query::problem)?;
-    let body = |(row, person): (EventRow, Option<PersonPart>)| {
+    let body = |(row, person): (EventRow, Option<api::Person>)| {
         let properties = RawValue::from_string(row.properties)
             .map_err(|error| Problem::of(Kind::Internal, &error))?;
-        Ok(EventBody {
+        Ok(api::Event {
             id: row.uuid,
             distinct_id: row.distinct_id,
             properties,

@@ -1,45 +1,48 @@
-//! Insights by the filters of older clients: `insights/trend/`, which also answers stickiness and lifecycle, and
-//! `persons/trends/` for the persons behind a point of a trend; the modules have those of others. Filters stand in
-//! the query string, and with POST in the body, too.
+//! Insights by the filters of older clients: `insights/trend/`, which also answers stickiness and lifecycle; the modules
+//! have other kinds, and the persons behind their points. Filters stand in the query string, and with POST in the body,
+//! too.
 
 pub mod correlation;
+mod filters;
 pub mod funnels;
 pub mod paths;
+mod people;
 pub mod points;
 pub mod retention;
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::{Call, Rendering};
 use crate::csv;
-use crate::fields::{Fields, refused};
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
+use crate::fields::refused;
+use crate::openapi::{Parameter, Shape, Success, by_hand};
+use crate::operation::input::input;
+use crate::operation::output::{Output, Reply};
+use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::request::Request;
-use crate::response::{Attr, Problem, Response};
+use crate::rendering::Rendering;
+use crate::response::{Problem, Response};
+use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::query::question::Question;
-use crate::routes::query::{actors, insight, status};
+use crate::routes::query::{insight, status};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_insights::breakdown::{Breakdown, OTHER};
-use weir_insights::insight::{ActorsOf, Insight};
+use weir_insights::insight::Insight;
 use weir_insights::jobs::ID_MAX_BYTES;
 use weir_insights::legacy::Filter;
 use weir_insights::lifecycle::legacy::lifecycle_query;
 use weir_insights::node::NodeError;
 use weir_insights::stickiness::legacy::stickiness_query;
-use weir_insights::trends::Trends;
-use weir_insights::trends::actors::Point;
-use weir_insights::{Actor, InsightError, ProjectSettings, known, legacy};
-use weir_metadata::accounts::Project;
-use weir_query::persons::people::Part;
+use weir_insights::{InsightError, ProjectSettings, legacy};
 
 /// Parameters that say where the persons of a point are, or how an answer is obtained, not which insight it is.
 const OF_POINTS: [&str; 4] = ["client_query_id", "entity_id", "entity_math", "entity_order"];
@@ -51,86 +54,102 @@ const BREAKDOWN_OFFSET: &str = "breakdown_offset";
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
-pub(crate) const TREND: Description =
-    Description::ok::<by_hand::TrendAnswer>("What series of events count in each interval")
-        .notes("With insight STICKINESS or LIFECYCLE, the series of these")
-        .query(&[
-            Parameter::text("events"),
-            Parameter::text("actions"),
-            Parameter::text("properties"),
-            Parameter::text("date_from"),
-            Parameter::text("date_to"),
-            Parameter::text("interval"),
-            Parameter::text("display"),
-            Parameter::text("breakdown"),
-            Parameter::text("breakdown_type"),
-            Parameter::text("compare"),
-            Parameter::text("formula"),
-        ])
-        .body::<by_hand::AnyObject>()
-        .or(&[INVALID]);
-
-/// `GET insights/trend/` and `POST`.
-pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    series_of(app, call, None).await
+parameters! {
+    /// Those of a trend.
+    OfTrend: [
+        Parameter::text("events"),
+        Parameter::text("actions"),
+        Parameter::text("properties"),
+        Parameter::text("date_from"),
+        Parameter::text("date_to"),
+        Parameter::text("interval"),
+        Parameter::text("display"),
+        Parameter::text("breakdown"),
+        Parameter::text("breakdown_type"),
+        Parameter::text("compare"),
+        Parameter::text("formula"),
+    ]
 }
 
-/// `GET insights/lifecycle/` and `POST`: the same as [`trend`] with that insight.
-pub async fn lifecycle(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    series_of(app, call, Some("LIFECYCLE")).await
+input! {
+    /// What series of events count in each interval.
+    pub struct Trend {
+        both sent: Sent<OfTrend>,
+    }
 }
 
-/// `GET insights/stickiness/` and `POST`: the same as [`trend`] with that insight.
-pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    series_of(app, call, Some("STICKINESS")).await
+input! {
+    /// The same with the insight LIFECYCLE.
+    pub struct Lifecycle {
+        both sent: Sent<OfTrend>,
+    }
+}
+
+input! {
+    /// The same with the insight STICKINESS.
+    pub struct Stickiness {
+        both sent: Sent<OfTrend>,
+    }
+}
+
+/// The operations whose answers are series.
+macro_rules! series {
+    ($($name:ident: $insight:expr;)*) => {$(
+        impl Operation for $name {
+            type Who = Principal;
+            type Out = Answer<by_hand::TrendAnswer>;
+            const SCOPE: &'static str = "insight:read";
+
+            async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+                series_of(cx, self.sent, $insight).await
+            }
+        }
+    )*};
+}
+
+series! {
+    Trend: None;
+    Lifecycle: Some("LIFECYCLE");
+    Stickiness: Some("STICKINESS");
 }
 
 async fn series_of(
-    app: &App,
-    call: Call<Principal>,
+    cx: &Context<Principal>,
+    sent: Sent<OfTrend>,
     insight: Option<&str>,
-) -> Result<Response, Problem> {
-    let Call { asker, request, rendering, .. } = call;
-    let link = Page::link_to(&request, app.node.config.http.public_url.as_deref(), &[]);
-    let sent = request.query(OFFSET).map(|offset| Value::String(offset.into_owned()));
-    let mut filter = filter(request).await?;
+) -> Result<Answer<by_hand::TrendAnswer>, Problem> {
+    let Sent { mut filter, offset, .. } = sent;
     if let Some(insight) = insight {
         filter.insert("insight".to_owned(), json!(insight));
     }
     // That of the query comes first, so that the link of a page leads on with the same body. It counts values of the
     // breakdown, and is called so in addresses of persons, which have pages of their own.
-    if let Some(offset) = sent.or_else(|| filter.get(OFFSET).cloned()) {
+    if let Some(offset) = offset.map(Value::String).or_else(|| filter.get(OFFSET).cloned()) {
         filter.insert(BREAKDOWN_OFFSET.to_owned(), offset);
     }
     filter.remove(OFFSET);
     filter.remove("limit");
-    let settings = insight::settings(&asker.project);
+    let settings = insight::settings(&cx.who.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
-    let told = told(app, &asker, (&node, &filter)).await?;
+    let told = told(&cx.app, &cx.who, (&node, &filter)).await?;
+    let (project, rendering) = (cx.who.project.id.0, cx.rendering);
     let show = move || {
-        let next = Next { link, breakdown: node.get("breakdownFilter") };
-        shown(told, (&filter, asker.project.id.0), next, (&settings, rendering))
+        let breakdown = node.get("breakdownFilter");
+        Ok(shown(told, (&filter, project), breakdown, (&settings, rendering)))
     };
-    beside(&app.node.cpu, show).await
+    beside(&cx.app.node.cpu, show).await
 }
 
-/// The link to more values of a breakdown.
-struct Next<'n> {
-    /// The address of the request without its offset.
-    link: String,
-    breakdown: Option<&'n Value>,
-}
-
-/// The response with series and the addresses of the persons behind their points; as a file without these.
+/// The answer with series and the addresses of the persons behind their points; as a file without these.
 fn shown(
     mut told: Told,
     (filter, project): (&Filter, i64),
-    Next { link, breakdown }: Next<'_>,
+    breakdown: Option<&Value>,
     (settings, rendering): (&ProjectSettings, Rendering),
-) -> Result<Response, Problem> {
+) -> Answer<by_hand::TrendAnswer> {
     let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     if rendering == Rendering::Csv {
-        return Ok(file(series));
+        return Answer::new(file(series));
     }
     let points = series
         .iter()
@@ -145,19 +164,13 @@ fn shown(
         let value = series.get("breakdown_value");
         value.is_some_and(|value| *value == json!(OTHER) || *value == json!([OTHER]))
     };
-    let next = series.iter().any(is_other).then(|| {
-        let further = Breakdown::end_of_page(breakdown);
-        let separator = if link.ends_with('?') { "" } else { "&" };
-        format!("{link}{separator}{OFFSET}={further}")
-    });
-    let mut body = told.into_body(settings);
-    body.insert("next".to_owned(), json!(next));
-    Ok(Response::json(StatusCode::OK, &Value::Object(body)))
+    let next = series.iter().any(is_other).then(|| Breakdown::end_of_page(breakdown));
+    Answer::new(Shown::Values(told.into_body(settings), next))
 }
 
 /// A file with a line for each series: how it is called, and its number in each interval, by the labels of these. Where
 /// clocks go back two hours of a day have one label, and a column each.
-fn file(series: &[Value]) -> Response {
+fn file(series: &[Value]) -> Shown {
     let mut head = vec!["series".to_owned()];
     let mut places: HashMap<(String, usize), usize> = HashMap::new();
     let mut lines: Vec<Vec<Value>> = Vec::new();
@@ -186,7 +199,62 @@ fn file(series: &[Value]) -> Response {
         }
         lines.push(line);
     }
-    csv::of_lines(&head, &lines)
+    Shown::Lines(head, lines)
+}
+
+/// An answer to an older client, with the schema of `D`.
+#[derive(Debug)]
+pub struct Answer<D> {
+    shown: Shown,
+    described: PhantomData<fn() -> D>,
+}
+
+/// What an answer consists of.
+#[derive(Debug)]
+enum Shown {
+    /// An object, with a link to further values of a breakdown, by how many come before these.
+    Values(Map<String, Value>, Option<usize>),
+    /// What has no links: an object, or the rows of a file.
+    Value(Value),
+    /// The lines of a file, and their head.
+    Lines(Vec<String>, Vec<Vec<Value>>),
+}
+
+impl<D> Answer<D> {
+    fn new(shown: Shown) -> Self {
+        Self { shown, described: PhantomData }
+    }
+
+    fn value(value: Value) -> Self {
+        Self::new(Shown::Value(value))
+    }
+}
+
+impl<D: JsonSchema> Output for Answer<D> {
+    fn describe(shape: &mut Shape) {
+        shape.success = Some(Success::of::<D>(StatusCode::OK, "The answer"));
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        let cpu = &reply.app.node.cpu;
+        let value = match self.shown {
+            Shown::Lines(head, lines) => {
+                return beside(cpu, move || Ok(csv::of_lines(&head, &lines))).await;
+            }
+            Shown::Value(value) => value,
+            Shown::Values(mut body, further) => {
+                let public_url = reply.app.node.config.http.public_url.as_deref();
+                let next = further.map(|further| {
+                    let link = Page::link_to(reply.request, public_url, &[]);
+                    let separator = if link.ends_with('?') { "" } else { "&" };
+                    format!("{link}{separator}{OFFSET}={further}")
+                });
+                body.insert("next".to_owned(), json!(next));
+                Value::Object(body)
+            }
+        };
+        csv::answer(cpu, StatusCode::OK, reply.rendering, value).await
+    }
 }
 
 /// The node of a trend, or of a kind of insight that older clients ask for at the same place.
@@ -260,180 +328,6 @@ pub(super) async fn told(
         Ok(Told { result, is_cached, at: answer.at, timings })
     };
     beside(&app.node.cpu, read).await
-}
-
-pub(crate) const TREND_PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>(
-    "Persons behind a point of a trend, those with the largest numbers first",
-)
-.notes("Beside these, the filters of the trend, as for insights/trend/")
-.query(&[
-    Parameter::text("entity_id").about("Name of the event"),
-    Parameter::one_of("entity_type", &["events"]),
-    Parameter::text("entity_math"),
-    Parameter::integer("entity_order").about("Of the series"),
-    Parameter::text("day").about("Interval, as in days; absent for all"),
-    Parameter::text("breakdown_value"),
-    Parameter::one_of("period", &["previous"]),
-    Parameter::text("search").about("Part of email, name or distinct id"),
-    Parameter::shared("limit"),
-    Parameter::shared("offset"),
-])
-.or(&[INVALID]);
-
-/// `GET persons/trends/`: the persons or groups with an event of an entity within the range of dates.
-pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, mut request, rendering, .. } = call;
-    let paging = Paging::of(app, &mut request).await?;
-    let mut filter = filter(request).await?;
-    let entity = entity(&filter)?;
-    filter.insert("events".to_owned(), json!([entity]));
-    filter.remove("actions");
-    filter.remove("formula");
-    let read = || Trends::parse(&legacy::trends_query(&filter)?);
-    let trends = read().map_err(|error| invalid(&error))?;
-    let breakdown = legacy::text(&filter, "breakdown_value").map(|text| match text.as_str() {
-        text if text.starts_with('[') => {
-            json::read(text.as_bytes()).unwrap_or_else(|_| json!(text))
-        }
-        text => text
-            .parse::<i64>()
-            .ok()
-            .filter(|_| is_by_cohort(&filter))
-            .map_or(json!(text), |id| json!(id)),
-    });
-    let day = legacy::text(&filter, "day");
-    let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
-    let point = Point { day, breakdown, is_previous, ..Point::default() };
-    let actors = ActorsOf::Trends(trends, point);
-    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
-    paging.answer(app, (&asker, rendering), found.map_err(problem)?).await
-}
-
-/// The persons or groups who are asked for, of those that `search` finds: one more than the part has where there are
-/// more.
-pub(super) async fn find(
-    app: &App,
-    project: &Project,
-    mut actors: ActorsOf,
-    (filter, part): (&Filter, Part),
-) -> Result<Vec<Actor>, InsightError> {
-    if let Some(text) = legacy::text(filter, "search") {
-        actors.search(&text)?;
-    }
-    let (engine, settings) = (app.engine.clone(), insight::settings(project));
-    let finding = Box::pin(async move { actors.find(&engine, &settings, part).await });
-    app.engine.within_time(app.engine.apart(finding)).await??
-}
-
-/// A page of the persons behind a point, and the links of it.
-pub(super) struct Paging {
-    pub(super) page: Page,
-    next: String,
-    initial: String,
-}
-
-impl Paging {
-    /// The page that a request asks for.
-    ///
-    /// # Errors
-    ///
-    /// 400: `limit` or `offset` is no whole number.
-    pub(super) async fn of(app: &App, request: &mut Request) -> Result<Self, Problem> {
-        let page = Page::of_either(request).await?;
-        let public_url = app.node.config.http.public_url.as_deref();
-        let further = page.offset.saturating_add(page.limit);
-        let (next, initial) =
-            (page.link(request, public_url, further), page.link(request, public_url, 0));
-        Ok(Self { page, next, initial })
-    }
-
-    /// The response with the persons who were found, one more than the page has where there are more.
-    pub(super) async fn answer(
-        self,
-        app: &App,
-        (asker, rendering): (&Principal, Rendering),
-        mut found: Vec<Actor>,
-    ) -> Result<Response, Problem> {
-        let has_more = found.len() > self.page.limit;
-        found.truncate(self.page.limit);
-        let people = actors::people(app, &asker.project, &found).await?;
-        let answer = move || {
-            if rendering == Rendering::Csv {
-                return Ok(csv::render(StatusCode::OK, rendering, &people));
-            }
-            let count = people.len();
-            let body = json!({
-                "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
-                "initial": self.initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
-            });
-            Ok(csv::render(StatusCode::OK, rendering, &body))
-        };
-        beside(&app.node.cpu, answer).await
-    }
-}
-
-fn is_by_cohort(filter: &Filter) -> bool {
-    legacy::text(filter, "breakdown_type").as_deref() == Some("cohort")
-}
-
-/// The filters of a request.
-pub(super) async fn filter(request: Request) -> Result<Filter, Problem> {
-    let mut filter: Filter = request
-        .query_all()
-        .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
-        .collect();
-    filter.remove("personal_api_key");
-    if request.method == Method::POST {
-        filter.extend(Fields::read(request).await?.into_values());
-    }
-    known::legacy::check(&filter).map_err(|error| invalid(&error))?;
-    Ok(filter)
-}
-
-/// The entity whose persons are asked for: by its order, by its id and math, or one that no series has.
-fn entity(filter: &Filter) -> Result<Value, Problem> {
-    let text = |name: &str| match filter.get(name) {
-        Some(Value::Number(number)) => Some(number.to_string()),
-        _ => legacy::text(filter, name),
-    };
-    let mut entities = Vec::new();
-    for kind in ["events", "actions"] {
-        let list = match filter.get(kind) {
-            Some(Value::String(text)) => json::read(text.as_bytes()).ok(),
-            other => other.cloned(),
-        };
-        for mut entity in list.as_ref().and_then(Value::as_array).cloned().unwrap_or_default() {
-            if let Value::Object(fields) = &mut entity {
-                fields.entry("type").or_insert_with(|| json!(kind));
-            }
-            entities.push(entity);
-        }
-    }
-    let order = text("entity_order").and_then(|order| order.parse::<u64>().ok());
-    let of_order = |entity: &&Value| entity.get("order").and_then(Value::as_u64) == order;
-    if let Some(entity) = order.and_then(|_| entities.iter().find(of_order)) {
-        return Ok(entity.clone());
-    }
-    let id = match filter.get("entity_id") {
-        Some(Value::Null) => Some(Value::Null),
-        _ => text("entity_id").map(Value::String),
-    };
-    let (Some(id), Some(kind)) = (id, text("entity_type")) else {
-        let detail = "An entity id and the entity type must be provided to determine an entity";
-        return Err(Problem::new(Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null));
-    };
-    let math = text("entity_math").unwrap_or_else(|| "total".to_owned());
-    let is = |entity: &&Value| {
-        let own = entity.get("math").and_then(Value::as_str).unwrap_or("total");
-        // Ids of actions are numbers, which query strings have as texts.
-        let is_it = match (entity.get("id"), &id) {
-            (Some(Value::Number(number)), Value::String(id)) => number.to_string() == *id,
-            (own, id) => own == Some(id),
-        };
-        is_it && entity.get("type").and_then(Value::as_str) == Some(&kind) && own == math
-    };
-    let made = || json!({"id": id, "type": kind, "math": math});
-    Ok(entities.iter().find(is).cloned().unwrap_or_else(made))
 }
 
 /// Adds to each point of a series the address of the persons behind it.

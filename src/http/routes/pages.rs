@@ -204,10 +204,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     let standing = Standing::of(&app.node.metadata, &principal.key, session.as_ref());
     let app = app.on_behalf_of(principal.key.id, standing.clone());
     let engine = app.engine.clone();
-    let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk)
-    else {
-        return problem(&Problem::not_found("Not found."));
-    };
+    let visit = Visit::new(app, principal, (located.parameters, session), request, desk);
     let answering = (located.line.run)(visit);
     let sent = match located.line.method {
         "GET" => lasting::answered(&standing, answering).await,

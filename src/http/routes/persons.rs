@@ -13,17 +13,18 @@ pub mod timeline;
 pub mod values;
 
 use hyper::Method;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Rendering;
 use crate::openapi::Shape;
 use crate::operation::input::{Needed, input};
-use crate::operation::output::{Long, Never, Output, PageRows, Paged, Reply};
+use crate::operation::output::{Items, Long, Never, Output, PageRows, Paged, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
+use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::activity::Logged;
 use crate::routes::persons::body::{listed, retrieved};
@@ -74,6 +75,19 @@ impl Persons {
         match self {
             Self::Page(page) => Ok(page),
             Self::File(_) => Err(Problem::not_acceptable()),
+        }
+    }
+}
+
+impl Items for Persons {
+    fn into_items(self) -> Result<Vec<Value>, Problem> {
+        self.page()?.into_items()
+    }
+
+    fn has_next(&self) -> bool {
+        match self {
+            Self::Page(page) => page.has_next(),
+            Self::File(_) => false,
         }
     }
 }

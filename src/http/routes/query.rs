@@ -1,22 +1,25 @@
 //! Query endpoint: SQL as a text, whose answer has a format, or a node like those of PostHog's clients.
 
 pub(in crate::routes) mod actors;
-mod answer;
+pub(in crate::routes) mod answer;
 pub(in crate::routes) mod insight;
 pub(in crate::routes) mod question;
 pub(in crate::routes) mod refresh;
 pub mod status;
 mod unknown;
 
+use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::call::Call;
 use crate::fields::{Fields, refused};
+use crate::openapi::{Body, Shape, by_hand};
+use crate::operation::input::{InBody, input};
+use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Problem, Response};
+use crate::routes::query::answer::{Answer, FORMATS, media_type};
 use crate::routes::query::refresh::{Refresh, client_query_id};
 use weir_app::App;
 use weir_insights::node::NodeError;
@@ -26,18 +29,9 @@ use weir_query::kernel::error::QueryError;
 use weir_query::output::rows::Format;
 use weir_wire::query_node;
 
-/// Formats of a response; the first is the default.
-const FORMATS: [(&str, Format); 5] = [
-    ("json", Format::Json),
-    ("csv", Format::Csv),
-    ("table", Format::Table),
-    ("parquet", Format::Parquet),
-    ("arrow", Format::Arrow),
-];
-
 /// The body of a query.
 #[derive(Debug)]
-struct Question {
+pub struct Question {
     /// What it asks.
     query: Asked,
     /// The project, for commands of the operator; requests with a key have it in their path.
@@ -99,24 +93,54 @@ enum Asked {
     Node(Value),
 }
 
-/// `POST /api/projects/:project/query/` with `{"query": "SELECT ...", "format": "json"}`, or with
-/// `{"query": {"kind": "HogQLQuery", "query": "SELECT ..."}}`.
-pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let question = read(call.request).await?;
-    match &question.query {
-        Asked::Node(node) => {
-            insight::answer(app, &call.asker, node, (question.refresh, question.id)).await
-        }
-        Asked::Text(sql, format) => answer(app, &call.asker.project, sql, *format).await,
-        Asked::File(node, format) => {
-            let sql = question::sql_of(node)?;
-            let settings = insight::settings(&call.asker.project);
-            let answering = sql.file(&app.engine, &settings, *format);
-            let answering =
-                question::noted(app, settings.project, || question::told(node), answering);
-            let computing = Box::pin(async { answering.await.map_err(insight::problem) });
-            let file = status::cancellable(app, &call.asker, question.id, computing).await?;
-            Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
+input! {
+    /// Answers `{"query": "SELECT ...", "format": "json"}`, and nodes such as `{"query": {"kind": "HogQLQuery", "query":
+    /// "SELECT ..."}}`.
+    pub struct Query {
+        body question: Question,
+    }
+}
+
+impl Query {
+    /// The rows of SQL.
+    pub(in crate::routes) fn rows(sql: &str) -> Self {
+        Self::of(Asked::Node(json!({"kind": query_node::SQL, "query": sql})))
+    }
+
+    /// The rows of SQL as a file.
+    pub(in crate::routes) fn file(sql: &str, format: Format) -> Self {
+        Self::of(Asked::Text(sql.to_owned(), format))
+    }
+
+    fn of(query: Asked) -> Self {
+        let (project, refresh, id) = (None, Refresh::default(), None);
+        Self { question: Question { query, project, refresh, id } }
+    }
+}
+
+impl Operation for Query {
+    type Who = Principal;
+    type Out = Answer;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (app, asker) = (&cx.app, &cx.who);
+        let Question { query, refresh, id, .. } = self.question;
+        match &query {
+            Asked::Node(node) => insight::answer(app, asker, node, (refresh, id)).await,
+            Asked::Text(sql, format) => {
+                Ok(Answer::File(*format, file_of(app, &asker.project, sql, *format).await?))
+            }
+            Asked::File(node, format) => {
+                let sql = question::sql_of(node)?;
+                let settings = insight::settings(&asker.project);
+                let answering = sql.file(&app.engine, &settings, *format);
+                let answering =
+                    question::noted(app, settings.project, || question::told(node), answering);
+                let computing = Box::pin(async { answering.await.map_err(insight::problem) });
+                let file = status::cancellable(app, asker, id, computing).await?;
+                Ok(Answer::File(*format, file))
+            }
         }
     }
 }
@@ -125,51 +149,59 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
 ///
 /// # Errors
 ///
-/// 404 for an unknown project; else the errors of [`query`].
+/// 404 for an unknown project; else the errors of [`Query`].
 pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Problem> {
-    let question = read(request).await?;
+    let question = Question::take(&mut Fields::read(request).await?)?;
     let project = app.node.project(question.project.unwrap_or(1));
     let id = project.map_err(|error| Problem::not_found(error.to_string()))?;
     let known = app.node.metadata.snapshot();
     let project =
         known.project(id).ok_or_else(|| Problem::not_found("There is no such project."))?;
     match &question.query {
-        Asked::Text(sql, format) => answer(app, project, sql, *format).await,
+        Asked::Text(sql, format) => {
+            let file = file_of(app, project, sql, *format).await?;
+            Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
+        }
         Asked::Node(_) | Asked::File(..) => {
             Err(refused("query", "invalid_input", "Expected a text of SQL."))
         }
     }
 }
 
-async fn read(request: Request) -> Result<Question, Problem> {
-    let mut fields = Fields::read(request).await?;
-    fields.require("query")?;
-    let project = fields.nullable_integer("project")?.flatten();
-    let (refresh, id) = (Refresh::read(&mut fields)?, client_query_id(&mut fields)?);
-    let overrides = Overrides::read(&mut fields)?;
-    if let Some(Value::Object(_)) = fields.peek("query") {
-        let node = fields.value("query")?.unwrap_or_default();
-        known::check(&node).map_err(|error| insight::invalid(&error))?;
-        let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
-        let format = format(&mut fields)?;
-        if format != Format::Json {
-            let (kind, inner) = insight::unwrapped(&node);
-            if kind != Some(query_node::SQL) {
-                let detail = "Only SQL has other formats than json.";
-                return Err(refused("format", "invalid_input", detail));
+impl InBody for Question {
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<by_hand::Question>(true));
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        fields.require("query")?;
+        let project = fields.nullable_integer("project")?.flatten();
+        let (refresh, id) = (Refresh::read(fields)?, client_query_id(fields)?);
+        let overrides = Overrides::read(fields)?;
+        if let Some(Value::Object(_)) = fields.peek("query") {
+            let node = fields.value("query")?.unwrap_or_default();
+            known::check(&node).map_err(|error| insight::invalid(&error))?;
+            let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
+            let format = format(fields)?;
+            if format != Format::Json {
+                let (kind, inner) = insight::unwrapped(&node);
+                if kind != Some(query_node::SQL) {
+                    let detail = "Only SQL has other formats than json.";
+                    return Err(refused("format", "invalid_input", detail));
+                }
+                let query = Asked::File(inner.clone(), format);
+                return Ok(Self { query, project, refresh, id });
             }
-            let query = Asked::File(inner.clone(), format);
-            return Ok(Question { query, project, refresh, id });
+            return Ok(Self { query: Asked::Node(node), project, refresh, id });
         }
-        return Ok(Question { query: Asked::Node(node), project, refresh, id });
+        let query = fields.text("query")?.unwrap_or_default();
+        if !overrides.is_empty() {
+            let detail = "A text of SQL has no filters and variables: send a HogQLQuery.";
+            return Err(refused("query", "invalid_input", detail));
+        }
+        let format = format(fields)?;
+        Ok(Self { query: Asked::Text(query, format), project, refresh, id })
     }
-    let query = fields.text("query")?.unwrap_or_default();
-    if !overrides.is_empty() {
-        let detail = "A text of SQL has no filters and variables: send a HogQLQuery.";
-        return Err(refused("query", "invalid_input", detail));
-    }
-    let format = format(&mut fields)?;
-    Ok(Question { query: Asked::Text(query, format), project, refresh, id })
 }
 
 /// The format of the response.
@@ -179,27 +211,15 @@ fn format(fields: &mut Fields) -> Result<Format, Problem> {
     Ok(known.map_or(Format::Json, |(_, format)| format))
 }
 
-async fn answer(
+/// The rows of a text of SQL.
+async fn file_of(
     app: &App,
     project: &Project,
     sql: &str,
     format: Format,
-) -> Result<Response, Problem> {
+) -> Result<Bytes, Problem> {
     let answering = Box::pin(app.sql(project.id, sql, format));
-    let body = question::noted(app, project.id, || sql.to_owned(), answering).await;
-    let body = body.map_err(problem)?;
-    Ok(Response::bytes(StatusCode::OK, media_type(format), body))
-}
-
-/// The media type of an answer.
-pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
-    HeaderValue::from_static(match format {
-        Format::Json => "application/x-ndjson",
-        Format::Csv => "text/csv; charset=utf-8",
-        Format::Table => "text/plain; charset=utf-8",
-        Format::Parquet => "application/vnd.apache.parquet",
-        Format::Arrow => "application/vnd.apache.arrow.stream",
-    })
+    question::noted(app, project.id, || sql.to_owned(), answering).await.map_err(problem)
 }
 
 /// The response to a failed query.

@@ -1,15 +1,13 @@
-//! One row of the table: [`Endpoint`], and what makes one, [`op`] and [`at`].
+//! One row of the table: [`Endpoint`], and what makes one of an operation, [`op`].
 
 use std::borrow::Cow;
 
-use crate::auth::Principal;
-use crate::call::{Answer, Call, Renderings};
-use crate::openapi::{Description, Refusal, Shape, Words};
+use crate::openapi::{Refusal, Shape, Words};
 use crate::operation;
-use crate::operation::serve::{Arrived, serve};
-use crate::operation::{Caller, Operation, Root};
+use crate::operation::serve::{Serve, serve};
+use crate::operation::{Caller, Operation};
+use crate::rendering::Renderings;
 use crate::table::COMPRESSED;
-use weir_app::App;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -29,29 +27,9 @@ pub struct Endpoint {
     /// The parameter, with its value in lower case, that makes a request an analytics request.
     analytics_with: Option<(&'static str, &'static str)>,
     words: Words,
-    shape: ShapeOf,
-    /// The route function.
-    pub run: Run,
-}
-
-/// Where the shape of an endpoint comes from.
-#[derive(Clone, Copy, Debug)]
-enum ShapeOf {
-    /// All of the description is written by hand.
-    ByHand,
-    /// A constant next to the route function.
-    Route(&'static Description),
-    /// The types of the operation.
-    Operation(fn() -> Shape),
-}
-
-/// The route function, by the kind of caller that it needs.
-#[derive(Clone, Copy, Debug)]
-pub enum Run {
-    /// An endpoint of a project.
-    Project(for<'a> fn(&'a App, Call<Principal>) -> Answer<'a>),
-    /// An operation, whose caller is found by what paths of this root name.
-    Operation(Root, for<'a> fn(&'a App, Arrived) -> Answer<'a>),
+    shape: fn() -> Shape,
+    /// Serves a request.
+    pub(crate) serve: Serve,
 }
 
 /// A row whose endpoint is an operation.
@@ -60,30 +38,18 @@ pub(super) const fn op<O: Operation>(
     path: &'static str,
     summary: &'static str,
 ) -> Endpoint {
-    let row = at(methods, path, O::SCOPE, Run::Operation(O::Who::ROOT, serve::<O>));
-    let shape = ShapeOf::Operation(operation::shape::<O>);
-    Endpoint { words: Words::new(summary), shape, ..row }
-}
-
-pub(super) const fn at(
-    methods: &'static str,
-    path: &'static str,
-    scope: &'static str,
-    run: Run,
-) -> Endpoint {
-    let renderings = Renderings::Json;
-    let (is_allowed, is_analytics, analytics_with) = (true, false, None);
+    assert!(O::Who::ROOT.is_that_of(path), "who asks is not who such a path names");
     Endpoint {
         methods,
         path,
-        scope,
-        renderings,
-        is_allowed,
-        is_analytics,
-        analytics_with,
-        words: Words::new(""),
-        shape: ShapeOf::ByHand,
-        run,
+        scope: O::SCOPE,
+        renderings: Renderings::Json,
+        is_allowed: true,
+        is_analytics: false,
+        analytics_with: None,
+        words: Words::new(summary),
+        shape: operation::shape::<O>,
+        serve: serve::<O>,
     }
 }
 
@@ -118,12 +84,6 @@ impl Endpoint {
         self
     }
 
-    /// The same with its description.
-    pub(super) const fn described_by(self, description: &'static Description) -> Self {
-        let shape = ShapeOf::Route(description);
-        Self { words: description.words, shape, ..self }
-    }
-
     /// The same with another tag.
     pub(super) const fn tagged(mut self, tag: &'static str) -> Self {
         self.words.tag = Some(tag);
@@ -142,6 +102,12 @@ impl Endpoint {
         self
     }
 
+    /// The same with further explanations.
+    pub(super) const fn notes(mut self, notes: &'static str) -> Self {
+        self.words.notes = notes;
+        self
+    }
+
     /// The same, with another endpoint to be preferred.
     pub(super) const fn deprecated(mut self) -> Self {
         self.words.is_deprecated = true;
@@ -154,14 +120,9 @@ impl Endpoint {
         self
     }
 
-    /// What the description says of it, unless that is written by hand.
-    pub(crate) fn described(&self) -> Option<(Words, Shape)> {
-        let shape = match self.shape {
-            ShapeOf::ByHand => return None,
-            ShapeOf::Route(description) => description.shape(),
-            ShapeOf::Operation(shape) => shape(),
-        };
-        Some((self.words, shape))
+    /// What the description says of it.
+    pub(crate) fn described(&self) -> (Words, Shape) {
+        (self.words, (self.shape)())
     }
 
     /// The methods of the endpoint.

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Found, Managed, Rendering, Run, TABLE, find};
-use crate::operation::Root;
+use super::{Found, Managed, Rendering, TABLE, find};
 
 /// A path that matches the pattern of a row.
 fn example(pattern: &str) -> String {
@@ -43,15 +42,6 @@ fn lines_are_well_formed() {
         assert!(line.path.ends_with('/'), "{}", line.path);
         let (object, action) = line.scope.split_once(':').unwrap();
         assert!(!object.is_empty() && ["read", "write"].contains(&action), "{}", line.scope);
-        let root = match line.path.get(..2) {
-            Some("P/") => Root::Project,
-            Some("O/") => Root::Organization,
-            _ => Root::Neither,
-        };
-        match line.run {
-            Run::Project(_) => assert_eq!(root, Root::Project, "{}", line.path),
-            Run::Operation(own, _) => assert_eq!(own, root, "{}", line.path),
-        }
         for method in line.methods.split(' ') {
             assert!(["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method), "{method}");
             assert!(seen.insert((method, line.path)), "{method} {} twice", line.path);

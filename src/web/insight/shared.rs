@@ -15,6 +15,7 @@ use crate::pages::sql;
 use crate::parts;
 use crate::parts::{items, text};
 use crate::state::stored;
+use weir_api::query::Rows;
 
 /// The query of a saved insight, from its JSON; null without one.
 pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;
@@ -126,7 +127,7 @@ fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     }
     if insight.get("columns").is_some_and(Value::is_array) {
         let part = |name: &str| insight.get(name).cloned().unwrap_or_default();
-        let rows = serde_json::json!({"columns": part("columns"), "types": part("types"), "results": results});
+        let rows = Rows::of(part("columns"), part("types"), results.clone());
         return sql::saved(&rows, &query_of(insight), is_alone);
     }
     let query = query_of(insight);

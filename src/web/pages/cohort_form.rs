@@ -1,18 +1,17 @@
 //! Forms of cohorts and early access features.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::pages::flag_form;
 use crate::pages::flag_form::Known;
 use crate::parts;
-use crate::parts::{integer, text};
 use crate::sentences::conditions_of;
 use crate::state::cohort::{DAYS, DEEDS_MAX, Deed, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
 use weir_api::cohorts::Cohort;
 use weir_api::early_access::Feature;
+use weir_api::flags::Flag;
 
 /// Longest names and descriptions, in characters.
 const NAME_MAX_CHARS: usize = 400;
@@ -163,7 +162,7 @@ impl FeatureDraft {
 pub fn feature(
     (address, back): (&str, &str),
     own: &FeatureDraft,
-    flags: &[Value],
+    flags: &[Flag],
     problem: Option<&str>,
     is_new: bool,
 ) -> Markup {
@@ -182,8 +181,7 @@ pub fn feature(
                     label { "Flag" select name="flag" {
                         option value="" { "a new one" }
                         @for flag in flags {
-                            @let id = integer(flag, "id").unwrap_or_default();
-                            option value=(id) selected[own.flag == id.to_string()] { (parts::clipped(text(flag, "key"), 120)) }
+                            option value=(flag.id) selected[own.flag == flag.id.to_string()] { (parts::clipped(&flag.key, 120)) }
                         }
                     } }
                 }

@@ -3,19 +3,77 @@
 use chrono::DateTime;
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::chart::figure::duration;
 use crate::parts;
-use crate::parts::{Elsewhere, clipped, items, literal, page, query, text};
+use crate::parts::{Elsewhere, clipped, literal, page, query, text};
 use crate::state::curl;
 use crate::state::sql::{exactly, path_in_file, path_in_server};
+use weir_api::events::Event;
+use weir_event::json;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
 /// From when on an event is told to be late, in seconds: SDKs send in batches.
 const LATE_FROM_SECONDS: f64 = 60.0;
+
+/// An event as pages draw it.
+#[derive(Clone, Debug, Default)]
+pub struct Drawn {
+    /// The uuid.
+    pub id: String,
+    /// The name.
+    pub event: String,
+    /// The sender's id of the person.
+    pub distinct_id: String,
+    /// The name of the person, if it has one.
+    pub person: Option<String>,
+    /// When it happened (RFC 3339).
+    pub timestamp: String,
+    /// When the server received it, if that is known.
+    pub received_at: Option<String>,
+    /// The properties.
+    pub properties: Value,
+    /// The HTML elements, as SDKs write them.
+    pub elements_chain: String,
+}
+
+impl From<Event> for Drawn {
+    fn from(event: Event) -> Self {
+        let named = |properties: &Map<String, Value>| {
+            let names = ["email", "name", "username"].into_iter();
+            let mut names = names.filter_map(|key| properties.get(key)?.as_str());
+            names.find(|name| !name.is_empty()).map(str::to_owned)
+        };
+        Self {
+            person: event.person.as_ref().and_then(|person| named(&person.properties)),
+            // JSON is checked before it is stored, so that this does not fail.
+            properties: json::restore(event.properties.get().as_bytes()).unwrap_or_default(),
+            id: event.id,
+            event: event.event,
+            distinct_id: event.distinct_id,
+            timestamp: event.timestamp,
+            received_at: None,
+            elements_chain: event.elements_chain,
+        }
+    }
+}
+
+impl Drawn {
+    /// Whether it belongs to a person. SDKs in browsers send events without one until they identify somebody.
+    pub fn has_person(&self) -> bool {
+        self.properties.get("$process_person_profile") != Some(&Value::Bool(false))
+    }
+
+    /// How long before it was received it happened, in seconds; none if one of both is not known.
+    fn delay(&self, received_at: &str) -> Option<f64> {
+        let moment = |text: &str| DateTime::parse_from_rfc3339(text).ok();
+        let (received, own) = moment(received_at).zip(moment(&self.timestamp))?;
+        Some((received - own).as_seconds_f64())
+    }
+}
 
 /// What a list of events is limited to, as texts of the form.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +107,9 @@ impl Wanted {
     /// The filter on properties, as the API has it.
     pub fn properties(&self) -> Option<Value> {
         let (key, value) = &self.property;
-        let filter = json!({"key": key, "value": value, "operator": "exact", "type": "event"});
-        (!key.is_empty()).then(|| json!([filter]))
+        let filter =
+            serde_json::json!({"key": key, "value": value, "operator": "exact", "type": "event"});
+        (!key.is_empty()).then(|| serde_json::json!([filter]))
     }
 
     /// The properties shown as columns.
@@ -82,39 +141,30 @@ pub fn form(project: i64, path: &str, wanted: &Wanted, names: &[String]) -> Mark
 }
 
 /// Rows of events.
-pub fn rows(project: i64, zone: Tz, events: &[Value], columns: &[&str]) -> Markup {
+pub fn rows(project: i64, zone: Tz, events: &[Drawn], columns: &[&str]) -> Markup {
     html! { @for event in events { (row(project, zone, event, columns)) } }
 }
 
 /// One row.
-pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
-    let distinct_id = text(event, "distinct_id");
-    let properties = event.get("properties").unwrap_or(&Value::Null);
-    let person = event.get("person").unwrap_or(&Value::Null);
-    let about = person.get("properties").unwrap_or(&Value::Null);
-    let name = ["email", "name", "username"]
-        .iter()
-        .map(|key| text(about, key))
-        .find(|name| !name.is_empty());
+pub fn row(project: i64, zone: Tz, event: &Drawn, columns: &[&str]) -> Markup {
+    let Drawn { id, distinct_id, properties, .. } = event;
     html! {
-        tr data-id=(text(event, "id")) {
-            td { a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (shown_name(text(event, "event"))) } }
-            td { a href=(parts::person(project, distinct_id)) { (clipped(name.unwrap_or(distinct_id), NAME_MAX_CHARS)) } }
+        tr data-id=(id) {
+            td { a href=(page(project, &format!("events/{}", parts::part(id)))) { (shown_name(&event.event)) } }
+            td { a href=(parts::person(project, distinct_id)) { (clipped(event.person.as_ref().unwrap_or(distinct_id), NAME_MAX_CHARS)) } }
             @if columns.is_empty() {
                 td class="clip" { (clipped(address_of(properties), NAME_MAX_CHARS)) }
             } @else {
                 @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
             }
-            td class="short" { (parts::time(text(event, "timestamp"), zone)) (behind(event)) }
+            td class="short" { (parts::time(&event.timestamp, zone)) (behind(event)) }
         }
     }
 }
 
 /// How late an event came, if its row tells when it was received and it did not come at once.
-fn behind(event: &Value) -> Markup {
-    let moment = |name: &str| DateTime::parse_from_rfc3339(text(event, name)).ok();
-    let between = moment("received_at").zip(moment("timestamp"));
-    let seconds = between.map_or(0.0, |(received, own)| (received - own).as_seconds_f64());
+fn behind(event: &Drawn) -> Markup {
+    let seconds = event.received_at.as_deref().and_then(|at| event.delay(at)).unwrap_or_default();
     html! { @if seconds >= LATE_FROM_SECONDS { " " span class="badge" { (duration(seconds)) " late" } } }
 }
 
@@ -129,12 +179,6 @@ pub fn skipped(project: i64, number: usize) -> Markup {
             }
         }
     }
-}
-
-/// Whether an event belongs to a person. SDKs in browsers send events without one until they identify somebody.
-pub fn has_person(event: &Value) -> bool {
-    let properties = event.get("properties").unwrap_or(&Value::Null);
-    properties.get("$process_person_profile") != Some(&Value::Bool(false))
 }
 
 fn shown_name(name: &str) -> String {
@@ -184,19 +228,18 @@ pub fn none(project: i64, is_limited: bool) -> Markup {
 }
 
 /// One event.
-pub fn one(project: i64, zone: Tz, event: &Value) -> Markup {
-    let distinct_id = text(event, "distinct_id");
-    let elements = text(event, "elements_chain");
+pub fn one(project: i64, zone: Tz, event: &Drawn) -> Markup {
+    let Drawn { id, distinct_id, timestamp, properties, elements_chain, .. } = event;
     html! {
         div class="card" {
             dl class="facts" {
-                dt { "Time" } dd { (parts::time(text(event, "timestamp"), zone)) }
+                dt { "Time" } dd { (parts::time(timestamp, zone)) }
                 dt { "Person" } dd { a href=(parts::person(project, distinct_id)) { (clipped(distinct_id, NAME_MAX_CHARS)) } }
-                dt { "Id" } dd { code { (text(event, "id")) } }
-                @if !elements.is_empty() { dt { "Elements" } dd { code { (clipped(elements, 2000)) } } }
+                dt { "Id" } dd { code { (id) } }
+                @if !elements_chain.is_empty() { dt { "Elements" } dd { code { (clipped(elements_chain, 2000)) } } }
             }
         }
-        (parts::properties(event.get("properties").unwrap_or(&Value::Null)))
+        (parts::properties(properties))
     }
 }
 
@@ -218,8 +261,8 @@ pub struct Journey {
 }
 
 /// The steps of an event through the server.
-pub fn journey((project, zone): (i64, Tz), event: &Value, own: &Journey) -> Markup {
-    let name = clipped(text(event, "event"), NAME_MAX_CHARS);
+pub fn journey((project, zone): (i64, Tz), event: &Drawn, own: &Journey) -> Markup {
+    let name = clipped(&event.event, NAME_MAX_CHARS);
     html! {
         h2 id="journey" { "Processing" }
         ol class="card steps" {
@@ -229,9 +272,9 @@ pub fn journey((project, zone): (i64, Tz), event: &Value, own: &Journey) -> Mark
             li { b { "Kept" } ": it was no copy of another event, and its project takes it."
                 @for warning in &own.warnings { " " span class="badge warn" { (clipped(warning, NAME_MAX_CHARS)) } } }
             li {
-                @if has_person(event) {
+                @if event.has_person() {
                     b { "Belongs" } " to the person "
-                    a href=(parts::person(project, text(event, "distinct_id"))) { (clipped(text(event, "distinct_id"), NAME_MAX_CHARS)) }
+                    a href=(parts::person(project, &event.distinct_id)) { (clipped(&event.distinct_id, NAME_MAX_CHARS)) }
                     " " span class="quiet" { (own.person_id) } "."
                 } @else { b { "Belongs" } " to a visitor, who is no person yet." }
             }
@@ -246,10 +289,8 @@ pub fn journey((project, zone): (i64, Tz), event: &Value, own: &Journey) -> Mark
 }
 
 /// How long before it was received an event happened, if that is worth telling.
-fn late(event: &Value, received_at: &str) -> Markup {
-    let moment = |text: &str| DateTime::parse_from_rfc3339(text).ok();
-    let between = moment(received_at).zip(moment(text(event, "timestamp")));
-    let seconds = between.map_or(0.0, |(received, own)| (received - own).as_seconds_f64());
+fn late(event: &Drawn, received_at: &str) -> Markup {
+    let seconds = event.delay(received_at).unwrap_or_default();
     html! {
         @if seconds >= 1.0 { ", " (duration(seconds)) " after it happened" }
         @else if seconds <= -1.0 { ", " (duration(-seconds)) " before the time that it has" }
@@ -315,9 +356,4 @@ pub fn source(
     let duckdb = duckdb.as_deref().ok_or(parts::NO_SQL_OF_PROPERTY);
     let curl = curl::get(server, project, &format!("events/?{api_query}"));
     parts::source(project, &Elsewhere { sql: sql.as_deref(), duckdb, curl: &curl })
-}
-
-/// The events of an answer.
-pub fn of(answer: &Value) -> &[Value] {
-    items(answer, "results")
 }

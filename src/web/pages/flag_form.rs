@@ -7,12 +7,14 @@ use serde_json::Value;
 use crate::insight::form::fields::select;
 use crate::pages::flags::trace;
 use crate::parts;
-use crate::parts::{clipped, integer, text};
+use crate::parts::clipped;
 use crate::sentences::condition_of;
 use crate::state::flag::{
     Condition, Draft, FILTERS_MAX, Filter, OWNERS, PARTS_MAX, Variant, operators, takes_several,
 };
+use weir_api::cohorts::Cohort;
 use weir_api::flags::TestedEvaluation;
+use weir_api::groups::Type;
 
 /// Longest keys, names and values, in characters.
 const KEY_MAX_CHARS: usize = 400;
@@ -22,10 +24,10 @@ const VALUE_MAX_CHARS: usize = 4000;
 /// What a form shows beside what is typed.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Types of groups, as the API lists them.
-    pub groups: Vec<Value>,
-    /// Cohorts, as the API lists them.
-    pub cohorts: Vec<Value>,
+    /// Types of groups.
+    pub groups: Vec<Type>,
+    /// Cohorts.
+    pub cohorts: Vec<Cohort>,
     /// Names of properties of persons.
     pub properties: Vec<String>,
     /// Names of events.
@@ -73,7 +75,7 @@ pub fn lists(known: &Known) -> Markup {
     html! {
         datalist id="properties" { @for name in &known.properties { option value=(name) {} } }
         datalist id="cohort-ids" {
-            @for own in &known.cohorts { option value=(integer(own, "id").unwrap_or_default()) { (clipped(text(own, "name"), 120)) } }
+            @for own in &known.cohorts { option value=(own.id) { (clipped(&own.name, 120)) } }
         }
     }
 }
@@ -82,9 +84,7 @@ fn head(draft: &Draft, known: &Known) -> Markup {
     let groups: Vec<(String, &str)> = known
         .groups
         .iter()
-        .filter_map(|own| {
-            Some((integer(own, "group_type_index")?.to_string(), text(own, "group_type")))
-        })
+        .map(|own| (own.group_type_index.to_string(), own.group_type.as_str()))
         .collect();
     let subjects = std::iter::once(("", "persons"))
         .chain(groups.iter().map(|(index, name)| (index.as_str(), *name)));
@@ -158,8 +158,8 @@ fn filter(
         let text = match owner.strip_prefix("group") {
             None => owner,
             Some(index) => {
-                let is_it = |of: &&Value| integer(of, "group_type_index") == index.parse().ok();
-                text(known.groups.iter().find(is_it)?, "group_type")
+                let is_it = |of: &&Type| Some(of.group_type_index) == index.parse().ok();
+                known.groups.iter().find(is_it)?.group_type.as_str()
             }
         };
         Some((owner, text))

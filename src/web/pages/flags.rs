@@ -7,10 +7,12 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::parts;
-use crate::parts::{clipped, integer, is_true, items, page, text};
+use crate::parts::{clipped, items, page, text};
 use crate::sentences::{conditions_of, percent, sentence};
 use weir_api::activity::Entry;
+use weir_api::early_access::Feature;
 use weir_api::flags::{Flag, FlagValue, PropertyTrace, TestedEvaluation};
+use weir_api::schedules::ScheduledChange;
 use weir_event::json as reader;
 
 /// Longest names and ids in a row, in characters.
@@ -304,7 +306,7 @@ pub fn schedule(
     project: i64,
     zone: Tz,
     (flag, can_write): (&Flag, bool),
-    changes: &[Value],
+    changes: &[ScheduledChange],
 ) -> Markup {
     let address = page(project, &format!("feature_flags/{}/schedule", flag.id));
     html! {
@@ -314,16 +316,16 @@ pub fn schedule(
             @for change in changes {
                 li class="actions" {
                     span class="grow" {
-                        (parts::time(text(change, "scheduled_at"), zone)) " " (operation(change.get("payload").unwrap_or(&Value::Null)))
-                        @if is_true(change, "is_recurring") { ", " (text(change, "recurrence_interval")) (text(change, "cron_expression")) }
+                        (parts::time(&change.scheduled_at, zone)) " " (operation(&change.payload))
+                        @if change.is_recurring { ", " (change.recurrence_interval.as_deref().unwrap_or_default()) (change.cron_expression.as_deref().unwrap_or_default()) }
                         " "
-                        @if !text(change, "failure_reason").is_empty() { span class="badge bad" { "failed" } " " (clipped(text(change, "failure_reason"), 300)) }
-                        @else if !text(change, "executed_at").is_empty() { span class="badge good" { "done" } }
+                        @if let Some(reason) = change.failure_reason.as_ref().filter(|reason| !reason.is_empty()) { span class="badge bad" { "failed" } " " (clipped(reason, 300)) }
+                        @else if change.executed_at.is_some() { span class="badge good" { "done" } }
                         @else { span class="badge" { "waits" } }
                     }
-                    @if can_write && text(change, "executed_at").is_empty() {
+                    @if can_write && change.executed_at.is_none() {
                         form method="post" action=(format!("{address}/cancel")) data-confirm="Cancel this change?" {
-                            input type="hidden" name="id" value=(integer(change, "id").unwrap_or_default());
+                            input type="hidden" name="id" value=(change.id);
                             button class="small" { "Cancel" }
                         }
                     }
@@ -361,7 +363,7 @@ fn operation(payload: &Value) -> Markup {
 }
 
 /// A list of early access features.
-pub fn early_access(project: i64, features: &[Value]) -> Markup {
+pub fn early_access(project: i64, features: &[Feature]) -> Markup {
     if features.is_empty() {
         return html! {
             div class="empty" {
@@ -377,14 +379,13 @@ pub fn early_access(project: i64, features: &[Value]) -> Markup {
                 thead { tr { th scope="col" { "Feature" } th scope="col" { "Stage" } th scope="col" { "Flag" } } }
                 tbody {
                     @for feature in features {
-                        @let flag = feature.get("feature_flag").unwrap_or(&Value::Null);
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("early_access_features/{}", parts::part(text(feature, "id"))))) { (parts::named(feature)) }
-                                div class="quiet" { (clipped(text(feature, "description"), 300)) } }
-                            td { span class="badge" { (clipped(text(feature, "stage"), NAME_MAX_CHARS)) } }
-                            td { @if let Some(id) = integer(flag, "id") {
-                                a href=(page(project, &format!("feature_flags/{id}"))) { (clipped(text(flag, "key"), NAME_MAX_CHARS)) }
+                                a href=(page(project, &format!("early_access_features/{}", parts::part(&feature.id)))) { (parts::title(&feature.name)) }
+                                div class="quiet" { (clipped(&feature.description, 300)) } }
+                            td { span class="badge" { (clipped(&feature.stage, NAME_MAX_CHARS)) } }
+                            td { @if let Some(flag) = &feature.feature_flag {
+                                a href=(page(project, &format!("feature_flags/{}", flag.id))) { (clipped(&flag.key, NAME_MAX_CHARS)) }
                             } }
                         }
                     }

@@ -2,9 +2,9 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::pages::events;
+use crate::pages::events::Drawn;
 use crate::parts;
 use crate::parts::page;
 
@@ -95,8 +95,8 @@ pub fn waiting(project: i64, can_send: bool) -> Markup {
 }
 
 /// The journey of the newest event.
-pub fn arrived(project: i64, zone: Tz, event: &Value) -> Markup {
-    let (name, id) = (parts::text(event, "event"), parts::text(event, "distinct_id"));
+pub fn arrived(project: i64, zone: Tz, event: &Drawn) -> Markup {
+    let (name, id) = (event.event.as_str(), event.distinct_id.as_str());
     let link = |path: &str, parameters: &[(&str, &str)]| {
         format!("{}?{}", page(project, path), parts::query(parameters))
     };
@@ -105,14 +105,14 @@ pub fn arrived(project: i64, zone: Tz, event: &Value) -> Markup {
             h2 { span class="badge good" { "It works" } " An event has arrived" }
             ol {
                 li { "Received as " b { (parts::clipped(name, 120)) } ", at "
-                    (parts::time(parts::text(event, "timestamp"), zone)) "." }
+                    (parts::time(&event.timestamp, zone)) "." }
                 li { "Durable in the log before the response; written to Parquet files by the next flush." }
-                @if events::has_person(event) {
+                @if event.has_person() {
                     li { "It belongs to the person " a href=(parts::person(project, id)) { (parts::clipped(id, 120)) } "." }
                 } @else {
                     li { "It belongs to the visitor " (parts::clipped(id, 120)) ", who becomes a person with a call of " code { "identify" } "." }
                 }
-                li { a href=(page(project, &format!("events/{}", parts::part(parts::text(event, "id"))))) { "Its properties" }
+                li { a href=(page(project, &format!("events/{}", parts::part(&event.id)))) { "Its properties" }
                     ", as they were stored. " a href=(page(project, "activity/live")) { "Watch what else comes" } "." }
             }
             (events::table(&[], None, &events::row(project, zone, event, &[])))

@@ -8,11 +8,14 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::pages::events;
+use crate::pages::events::Drawn;
 use crate::parts;
-use crate::parts::{clipped, integer, items, literal, page, text};
+use crate::parts::{clipped, literal, page, text};
 use weir_api::cohorts::Cohort;
+use weir_api::flags::EvaluationReasons;
 use weir_api::groups::{Group, Type};
 use weir_api::persons::Person;
+use weir_api::query::Rows;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -153,7 +156,7 @@ pub fn changes(project: i64, person: &Person) -> Markup {
 }
 
 /// The events that gave properties of a person their values.
-pub fn origins(project: i64, zone: Tz, found: &[(String, Value)]) -> Markup {
+pub fn origins(project: i64, zone: Tz, found: &[(String, Drawn)]) -> Markup {
     html! {
         @if !found.is_empty() {
             details class="card" {
@@ -162,8 +165,8 @@ pub fn origins(project: i64, zone: Tz, found: &[(String, Value)]) -> Markup {
                     @for (name, event) in found {
                         dt { (clipped(name, NAME_MAX_CHARS)) }
                         dd {
-                            a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }
-                            " " span class="quiet" { (parts::time(text(event, "timestamp"), zone)) }
+                            a href=(page(project, &format!("events/{}", parts::part(&event.id)))) { (clipped(&event.event, NAME_MAX_CHARS)) }
+                            " " span class="quiet" { (parts::time(&event.timestamp, zone)) }
                         }
                     }
                 }
@@ -173,9 +176,9 @@ pub fn origins(project: i64, zone: Tz, found: &[(String, Value)]) -> Markup {
 }
 
 /// What a person did, by visits: events without half an hour between them.
-pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
-    let moment = |event: &Value| DateTime::parse_from_rfc3339(text(event, "timestamp")).ok();
-    let mut visits: Vec<Vec<&Value>> = Vec::new();
+pub fn timeline(project: i64, zone: Tz, events: &[Drawn]) -> Markup {
+    let moment = |event: &Drawn| DateTime::parse_from_rfc3339(&event.timestamp).ok();
+    let mut visits: Vec<Vec<&Drawn>> = Vec::new();
     for event in events {
         let last = visits.last().and_then(|visit| visit.last()).and_then(|last| moment(last));
         let gap = last.zip(moment(event)).and_then(|(later, own)| (later - own).to_std().ok());
@@ -190,16 +193,16 @@ pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
         @for visit in &visits {
             section class="visit" {
                 h3 {
-                    @if let Some(first) = visit.last() { (parts::time(text(first, "timestamp"), zone)) }
+                    @if let Some(first) = visit.last() { (parts::time(&first.timestamp, zone)) }
                     " · " (visit.len()) @if visit.len() == 1 { " event" } @else { " events" }
                 }
                 ul class="plain" {
                     @for event in visit {
                         li {
-                            a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }
+                            a href=(page(project, &format!("events/{}", parts::part(&event.id)))) { (clipped(&event.event, NAME_MAX_CHARS)) }
                             " " span class="quiet" {
-                                (clipped(text(event.get("properties").unwrap_or(&Value::Null), "$current_url"), NAME_MAX_CHARS))
-                                " " (parts::time(text(event, "timestamp"), zone))
+                                (clipped(text(&event.properties, "$current_url"), NAME_MAX_CHARS))
+                                " " (parts::time(&event.timestamp, zone))
                             }
                         }
                     }
@@ -209,20 +212,21 @@ pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
     }
 }
 
-/// The flags of a person with one of its distinct ids: an object of keys, each with a value and why. `told` has rows of a key, the value that a client
+/// The flags of a person with one of its distinct ids. `told` has rows of a key, the value that a client
 /// was told last, and when.
 pub fn flags(
     (project, zone): (i64, Tz),
     (distinct_id, ids): (&str, &[String]),
-    found: &Value,
+    EvaluationReasons(flags): &EvaluationReasons,
     known: &[(String, i64)],
-    told: &[Value],
+    told: &Rows,
 ) -> Markup {
-    let told_of =
-        |key: &str| told.iter().find(|row| row.get(0).and_then(Value::as_str) == Some(key));
-    let Some(flags) = found.as_object().filter(|flags| !flags.is_empty()) else {
-        return html! { h2 { "Feature flags" } p class="quiet" { "This project has no feature flags." } };
+    let told_of = |key: &str| {
+        told.results.iter().find(|row| row.first().and_then(Value::as_str) == Some(key))
     };
+    if flags.is_empty() {
+        return html! { h2 { "Feature flags" } p class="quiet" { "This project has no feature flags." } };
+    }
     html! {
         h2 id="flags" { "Feature flags, now" }
         (flags_of(distinct_id, ids))
@@ -231,8 +235,7 @@ pub fn flags(
                 thead { tr { th scope="col" { "Flag" } th scope="col" { "Value now" } th scope="col" { "Why" } th scope="col" { "Last reported" } } }
                 tbody {
                     @for (key, flag) in flags {
-                        @let value = flag.get("value").unwrap_or(&Value::Null);
-                        @let reason = flag.get("evaluation").unwrap_or(&Value::Null);
+                        @let value = &Value::from(flag.value.clone());
                         tr {
                             th scope="row" {
                                 @match known.iter().find(|(own, _)| own == key) {
@@ -241,8 +244,8 @@ pub fn flags(
                                 }
                             }
                             td { (parts::flag_value(value)) }
-                            td { (text(reason, "reason").replace('_', " "))
-                                @if let Some(index) = integer(reason, "condition_index") { ", condition " (index + 1) } }
+                            td { (flag.evaluation.reason.replace('_', " "))
+                                @if let Some(index) = flag.evaluation.condition_index { ", condition " (index + 1) } }
                             td { @if let Some(row) = told_of(key) { (told_value(row, value, zone)) } @else { span class="quiet" { "never" } } }
                         }
                     }
@@ -277,7 +280,7 @@ fn flags_of(distinct_id: &str, ids: &[String]) -> Markup {
 }
 
 /// What a client was told, marked where it is another value now.
-fn told_value(row: &Value, now: &Value, zone: Tz) -> Markup {
+fn told_value(row: &[Value], now: &Value, zone: Tz) -> Markup {
     let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
     let (value, is_same) = (cell(1), cell(1) == parts::plain(now));
     html! {
@@ -313,30 +316,32 @@ pub fn of_group(index: u8, key: &str) -> OfGroup {
 }
 
 /// The newest events of a group, and the persons who did them, if these may be told.
-pub fn deeds_of_group(
-    (project, zone): (i64, Tz),
-    events: &[Value],
-    persons: Option<&Value>,
-) -> Markup {
-    let event = |row: &Value| {
+pub fn deeds_of_group((project, zone): (i64, Tz), events: &Rows, persons: Option<&Rows>) -> Markup {
+    let event = |row: &Vec<Value>| {
         let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
-        json!({"id": cell(0), "event": cell(1), "distinct_id": cell(2), "timestamp": cell(3),
-            "properties": {"$current_url": cell(4)}})
+        Drawn {
+            id: cell(0),
+            event: cell(1),
+            distinct_id: cell(2),
+            timestamp: cell(3),
+            properties: json!({"$current_url": cell(4)}),
+            ..Drawn::default()
+        }
     };
-    let events: Vec<Value> = events.iter().map(event).collect();
+    let events: Vec<Drawn> = events.results.iter().map(event).collect();
     html! {
         h2 { "Newest events of the last " (GROUP_DAYS) " days" }
         @if events.is_empty() { p class="quiet" { "None." } } @else {
             (events::table(&[], None, &events::rows(project, zone, &events, &[])))
         }
-        @if let Some(persons) = persons.map(|own| items(own, "results")).filter(|own| !own.is_empty()) {
+        @if let Some(persons) = persons.map(|own| &own.results).filter(|own| !own.is_empty()) {
             h2 { "Persons of the last " (GROUP_DAYS) " days" }
             div class="scroll" tabindex="0" role="region" aria-label="Persons" {
                 table {
                     thead { tr { th scope="col" { "Person" } th scope="col" class="number" { "Events" } th scope="col" { "Last event" } } }
                     tbody {
                         @for row in persons {
-                            @let id = row.get(0).map(parts::plain).unwrap_or_default();
+                            @let id = row.first().map(parts::plain).unwrap_or_default();
                             tr {
                                 th scope="row" { a href=(parts::person(project, &id)) { (clipped(&id, NAME_MAX_CHARS)) } }
                                 td class="number" { (parts::number(row.get(1).and_then(Value::as_i64).unwrap_or_default())) }
@@ -422,17 +427,21 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Cohort]) -> Markup {
 #[cfg(test)]
 mod tests {
     use chrono_tz::Tz;
-    use serde_json::{Value, json};
 
-    use super::timeline;
+    use super::{Drawn, timeline};
 
     #[test]
     fn visits_end_after_half_an_hour() {
-        let event = |minute: u32| json!({"event": "x", "id": "y", "timestamp": format!("2026-11-21T{:02}:{:02}:00Z", minute / 60, minute % 60)});
+        let event = |minute: u32| Drawn {
+            event: "x".to_owned(),
+            id: "y".to_owned(),
+            timestamp: format!("2026-11-21T{:02}:{:02}:00Z", minute / 60, minute % 60),
+            ..Drawn::default()
+        };
         for (minutes, visits) in
             [(vec![], 0), (vec![5], 1), (vec![60, 31, 2], 1), (vec![90, 60, 30, 29, 0], 3)]
         {
-            let events: Vec<Value> = minutes.iter().map(|minute| event(*minute)).collect();
+            let events: Vec<Drawn> = minutes.iter().map(|minute| event(*minute)).collect();
             let shown = timeline(1, Tz::UTC, &events).0;
             assert_eq!(shown.matches("class=\"visit\"").count(), visits, "{minutes:?}");
         }

@@ -6,11 +6,12 @@ use serde_json::Value;
 use crate::insight::links;
 use crate::insight::saved::Saved;
 use crate::pages::sql_chart;
-use crate::parts::{Elsewhere, items, page, query};
+use crate::parts::{Elsewhere, page, query};
 use crate::state::curl;
 use crate::state::saved_sql::{CHARTS, Chart, SavedSql};
 use crate::state::sql::OF_SQL;
 use crate::{assets, parts};
+use weir_api::query::Rows;
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
@@ -107,9 +108,9 @@ pub fn form(
 }
 
 /// The names in some columns of rows, each once.
-pub fn names(rows: &Value, columns: &[usize]) -> Vec<String> {
-    let name = |row: &Value, at: usize| row.get(at).and_then(Value::as_str).map(str::to_owned);
-    let rows = items(rows, "results").iter();
+pub fn names(rows: &Rows, columns: &[usize]) -> Vec<String> {
+    let name = |row: &[Value], at: usize| row.get(at).and_then(Value::as_str).map(str::to_owned);
+    let rows = rows.results.iter();
     let mut names: Vec<String> =
         rows.flat_map(|row| columns.iter().filter_map(move |at| name(row, *at))).collect();
     names.sort_unstable();
@@ -118,12 +119,12 @@ pub fn names(rows: &Value, columns: &[usize]) -> Vec<String> {
 }
 
 /// Tables with their columns: rows of table, column and type.
-pub fn tables(rows: &Value) -> Markup {
-    let rows = items(rows, "results");
-    let cell =
-        |row: &Value, at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+pub fn tables(rows: &Rows) -> Markup {
+    let cell = |row: &[Value], at: usize| {
+        row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
     let mut tables: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    for row in rows {
+    for row in &rows.results {
         let (table, column) = (cell(row, 0), (cell(row, 1), cell(row, 2)));
         match tables.last_mut() {
             Some((name, columns)) if *name == table => columns.push(column),
@@ -149,10 +150,10 @@ pub fn tables(rows: &Value) -> Markup {
 /// The result of a query, and above it a chart if one of a kind is asked for.
 pub fn result(
     (project, sql, chart): (i64, &str, Option<&Chart>),
-    answer: &Value,
+    answer: &Rows,
     millis: u128,
 ) -> Markup {
-    let rows = items(answer, "results");
+    let rows = &answer.results;
     let link = |chart: Option<&Chart>| address(project, sql, chart);
     html! {
         section id="result" aria-label="Result" {
@@ -174,8 +175,8 @@ pub fn result(
 }
 
 /// The rows of an answer, and above them a chart if there is one of them.
-fn drawn(answer: &Value, chart: Option<&Chart>) -> Markup {
-    let is_empty = items(answer, "results").is_empty();
+fn drawn(answer: &Rows, chart: Option<&Chart>) -> Markup {
+    let is_empty = answer.results.is_empty();
     html! {
         @if let Some(chart) = chart.filter(|_| !is_empty) {
             @match sql_chart::chart(answer, chart) {
@@ -188,7 +189,7 @@ fn drawn(answer: &Value, chart: Option<&Chart>) -> Markup {
 }
 
 /// The answer to a saved query: the chart that it is saved with, or the rows; both where it stands alone.
-pub fn saved(answer: &Value, query: &Value, is_alone: bool) -> Markup {
+pub fn saved(answer: &Rows, query: &Value, is_alone: bool) -> Markup {
     let chart = SavedSql::of(query).and_then(|saved| saved.chart);
     if is_alone {
         return drawn(answer, chart);
@@ -228,10 +229,8 @@ pub fn asked(project: i64, (saved, is_changed): (&SavedSql, bool), at: Option<&s
 }
 
 /// The rows of an answer as a table.
-fn grid(answer: &Value) -> Markup {
-    let columns: Vec<&str> = items(answer, "columns").iter().filter_map(Value::as_str).collect();
-    let types = items(answer, "types");
-    let rows = items(answer, "results");
+fn grid(answer: &Rows) -> Markup {
+    let Rows { columns, types, results: rows } = answer;
     html! {
         @if rows.is_empty() {
             div class="empty" { h2 { "No rows" } p { "The query ran and found nothing." } }
@@ -239,11 +238,11 @@ fn grid(answer: &Value) -> Markup {
             div class="scroll" tabindex="0" role="region" aria-label="Rows" {
                 table class="grid" {
                     thead { tr { @for (at, column) in columns.iter().enumerate() {
-                        th scope="col" class=[is_number(rows, at).then_some("number")] title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
+                        th scope="col" class=[is_number(rows, at).then_some("number")] title=[types.get(at)] { (column) }
                     } } }
                     tbody {
                         @for row in rows.iter().take(ROWS_MAX) {
-                            tr { @for value in row.as_array().into_iter().flatten() { (cell(value)) } }
+                            tr { @for value in row { (cell(value)) } }
                         }
                     }
                 }
@@ -264,25 +263,15 @@ fn cell(value: &Value) -> Markup {
 }
 
 /// Whether a column has numbers, by its first value.
-fn is_number(rows: &[Value], column: usize) -> bool {
+fn is_number(rows: &[Vec<Value>], column: usize) -> bool {
     let mut values = rows.iter().filter_map(|row| row.get(column)).filter(|value| !value.is_null());
     values.next().is_some_and(Value::is_number)
 }
 
-fn type_name(of: &Value) -> String {
-    match of {
-        Value::Array(pair) => pair.last().map(parts::plain).unwrap_or_default(),
-        other => parts::plain(other),
-    }
-}
-
 /// The plan of a query: rows of text.
-pub fn plan(answer: &Value) -> Markup {
-    let lines: Vec<String> = items(answer, "results")
-        .iter()
-        .filter_map(|row| row.as_array())
-        .map(|row| row.last().map(parts::plain).unwrap_or_default())
-        .collect();
+pub fn plan(answer: &Rows) -> Markup {
+    let line = |row: &Vec<Value>| row.last().map(parts::plain).unwrap_or_default();
+    let lines: Vec<String> = answer.results.iter().map(line).collect();
     html! { section id="result" aria-label="Plan" { h2 { "Plan" } pre tabindex="0" { (lines.join("\n")) } } }
 }
 

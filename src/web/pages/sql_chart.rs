@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::chart::bars::bars;
 use crate::chart::line::lines;
 use crate::chart::series::{Frame, Point, Series};
-use crate::parts::{clipped, items, plain};
+use crate::parts::{clipped, plain};
 use crate::state::saved_sql::Chart;
+use weir_api::query::Rows;
 
 /// Most rows, places and series of a chart.
 const ROWS_MAX: usize = 5000;
@@ -19,7 +20,7 @@ const SERIES_MAX: usize = 20;
 const NAME_MAX_CHARS: usize = 60;
 
 /// The chart of an answer. There is none without a column of numbers, and one beside it that says what each number is of.
-pub fn chart(answer: &Value, kind: &Chart) -> Option<Markup> {
+pub fn chart(answer: &Rows, kind: &Chart) -> Option<Markup> {
     let (labels, series, is_cut) = drawn(answer)?;
     let frame = Frame::new("Rows of the query", labels);
     Some(html! {
@@ -29,11 +30,11 @@ pub fn chart(answer: &Value, kind: &Chart) -> Option<Markup> {
 }
 
 /// The places, the series, and whether some of them are left out.
-fn drawn(answer: &Value) -> Option<(Vec<String>, Vec<Series>, bool)> {
-    let names: Vec<String> = items(answer, "columns").iter().map(plain).collect();
-    let all = items(answer, "results");
+fn drawn(answer: &Rows) -> Option<(Vec<String>, Vec<Series>, bool)> {
+    let Rows { columns: names, results: all, .. } = answer;
     let rows = all.get(..ROWS_MAX).unwrap_or(all);
-    let cell = |row: usize, column: usize| rows.get(row).and_then(|row| row.get(column));
+    let cell =
+        |row: usize, column: usize| rows.get(row).and_then(|row: &Vec<Value>| row.get(column));
     let are = |column: usize, is: &dyn Fn(&Value) -> bool| {
         let mut values = (0..rows.len()).filter_map(|row| cell(row, column));
         let mut some = values.by_ref().filter(|value| !value.is_null());
@@ -130,12 +131,17 @@ mod tests {
 
     use super::{chart, drawn};
     use crate::state::saved_sql::CHARTS;
+    use weir_api::query::Rows;
 
     /// The name and the points of a series.
     type Drawn = (String, Vec<Option<f64>>);
 
+    fn rows(columns: Value, results: Value) -> Rows {
+        Rows::of(columns, Value::Null, results)
+    }
+
     fn of(columns: Value, results: Value) -> Option<(Vec<String>, Vec<Drawn>)> {
-        let (labels, series, _) = drawn(&json!({"columns": columns, "results": results}))?;
+        let (labels, series, _) = drawn(&rows(columns, results))?;
         let values = series.into_iter().map(|own| {
             let points = own.points.iter().map(|point| point.value).collect();
             (own.name, points)
@@ -182,7 +188,7 @@ mod tests {
         }
         let many: Vec<Value> =
             (0..3000).map(|at| json!([format!("<b>{at}"), at % 40, at])).collect();
-        let answer = json!({"columns": ["a", "b", "c"], "results": many});
+        let answer = rows(json!(["a", "b", "c"]), json!(many));
         for kind in &CHARTS {
             let shown = chart(&answer, kind).unwrap().0;
             assert!(!shown.contains("<b>") && !shown.contains("NaN"), "{kind:?}");

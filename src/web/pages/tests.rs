@@ -12,13 +12,19 @@ use crate::state::parameters::Parameters;
 use weir_api::activity::{Author, Detail, Entry};
 use weir_api::cohorts::Cohort;
 use weir_api::flags::{ConditionTrace, Flag, FlagValue, PropertyTrace, TestedEvaluation};
+use weir_api::groups::Type;
 
 const HOSTILE: &str = "\"></textarea><script>alert(1)</script>&amp;";
 
 fn known() -> Known {
     Known {
-        groups: vec![json!({"group_type_index": 2, "group_type": HOSTILE})],
-        cohorts: vec![json!({"id": 7, "name": HOSTILE})],
+        groups: vec![Type {
+            group_type: HOSTILE.to_owned(),
+            group_type_index: 2,
+            name_singular: None,
+            name_plural: None,
+        }],
+        cohorts: vec![Cohort { id: 7, name: HOSTILE.to_owned(), ..Cohort::default() }],
         properties: vec![HOSTILE.to_owned()],
         events: vec![HOSTILE.to_owned()],
         problem: Some(HOSTILE.to_owned()),

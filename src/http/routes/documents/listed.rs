@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::beside::beside;
@@ -12,7 +13,7 @@ use crate::budget::{Memory, Reservation};
 use crate::members::Members;
 use crate::openapi::{Shape, Success};
 use crate::operation::input::{InQuery, input};
-use crate::operation::output::{Output, Reply};
+use crate::operation::output::{Items, Output, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::{Envelope, Page};
 use crate::request::Request;
@@ -25,7 +26,9 @@ use crate::routes::documents::{body, form};
 use crate::routes::store::problem;
 use crate::rows::PAGE_MAX_BYTES;
 use weir_app::App;
+use weir_base::error::Kind as Fault;
 use weir_event::id::ProjectId;
+use weir_event::json;
 use weir_metadata::documents::{DocumentText, Kind};
 
 /// Most documents of a page.
@@ -62,6 +65,22 @@ input! {
     }
 }
 
+impl<K: DocumentKind> List<K> {
+    /// A page of all documents.
+    pub(in crate::routes) fn all(page: Page) -> Self {
+        Self::of(Texts::default(), page)
+    }
+
+    /// The same without results.
+    pub(in crate::routes) fn basic(page: Page) -> Self {
+        Self::of(Texts::basic(), page)
+    }
+
+    fn of(texts: Texts, page: Page) -> Self {
+        Self { wanted: Wanted { texts, results: Results::kept(), kind: PhantomData }, page }
+    }
+}
+
 impl<K: DocumentKind> Operation for List<K> {
     type Who = Principal;
     type Out = Listed<K>;
@@ -94,6 +113,21 @@ impl<K: DocumentKind> Output for Listed<K> {
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         let ListPart { count, taken, bodies, held } = self.shown;
         self.page.written_whole(reply.app, reply.request, (count, taken), (bodies, held)).await
+    }
+}
+
+impl<K: DocumentKind> Items for Listed<K> {
+    fn into_items(self) -> Result<Vec<Value>, Problem> {
+        let item = |body: Members| {
+            let mut text = Vec::new();
+            body.write(&mut text).and_then(|()| json::restore(&text))
+        };
+        let items = self.shown.bodies.into_iter().map(item).collect::<Result<_, _>>();
+        items.map_err(|error| Problem::of(Fault::Internal, &error))
+    }
+
+    fn has_next(&self) -> bool {
+        self.page.next(self.shown.count, self.shown.taken).is_some()
     }
 }
 

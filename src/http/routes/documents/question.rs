@@ -54,7 +54,7 @@ const SEARCHED: [&str; 4] = ["name", "derived_name", "description", "content"];
 const ORDERS: [&str; 5] = ["name", "created_at", "updated_at", "last_modified_at", "date_marker"];
 
 /// The parameters that say which documents are in a list, as they were sent; an empty one counts as absent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Texts(Vec<(&'static str, String)>);
 
 impl Texts {
@@ -63,6 +63,11 @@ impl Texts {
         let own = |name: &'static str| Some((name, request.query(name)?.into_owned()));
         let sent = PARAMETERS.into_iter().filter_map(own);
         Self(sent.filter(|(_, text)| !text.is_empty()).collect())
+    }
+
+    /// Those that leave out results.
+    pub(super) fn basic() -> Self {
+        Self(vec![("basic", "true".to_owned())])
     }
 
     fn get(&self, name: &str) -> Option<&str> {

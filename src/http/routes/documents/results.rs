@@ -149,6 +149,12 @@ impl InQuery for Results {
 }
 
 impl Results {
+    /// Kept ones, as they are saved.
+    pub(super) fn kept() -> Self {
+        let (filters, variables) = (Map::new(), Map::new());
+        Self { refresh: Refresh::ForceCache, filters, variables }
+    }
+
     /// What whoever has this key asks for. With filters or variables a saved question becomes one of the asker, who has to
     /// be allowed to ask it.
     ///

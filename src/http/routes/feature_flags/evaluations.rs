@@ -135,6 +135,14 @@ input! {
     }
 }
 
+impl Reasons {
+    /// For all flags of a distinct id that is in no group.
+    pub(in crate::routes) fn of(distinct_id: &str) -> Self {
+        let (distinct_id, groups) = (DistinctId(distinct_id.to_owned()), Groups(Map::new()));
+        Self { distinct_id, groups, flag_keys: None }
+    }
+}
+
 impl Operation for Reasons {
     type Who = Principal;
     type Out = Long<api::EvaluationReasons>;

@@ -1,21 +1,19 @@
 //! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step
-//! of one. Filters stand in the query string, and with POST in the body, too.
+//! of one.
 
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Call;
-use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{Description, INVALID, Parameter, by_hand};
-use crate::response::{Problem, Response};
-use crate::routes::insights::{
-    Paging, Told, URLS_MAX_BYTES, address, filter, find, invalid, problem, told,
-};
+use crate::openapi::{Parameter, by_hand};
+use crate::operation::input::input;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
+use crate::routes::insights::filters::{Sent, parameters};
+use crate::routes::insights::people::{OfPoint, People, find};
+use crate::routes::insights::{Answer, Told, URLS_MAX_BYTES, address, invalid, problem, told};
 use crate::routes::query::insight;
-use weir_app::App;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
@@ -44,82 +42,96 @@ const NAMES: [(&str, &str); 5] = [
     ("funnelTrendsEntrancePeriodStart", "entrance_period_start"),
 ];
 
-pub(crate) const FUNNEL: Description =
-    Description::ok::<by_hand::FunnelAnswer>("How many actors go from step to step")
-        .query(&[
-            Parameter::text("events"),
-            Parameter::text("properties"),
-            Parameter::text("date_from"),
-            Parameter::text("date_to"),
-            Parameter::text("interval"),
-            Parameter::text("exclusions"),
-            Parameter::text("breakdown"),
-            Parameter::text("breakdown_type"),
-            Parameter::text("breakdown_attribution_type"),
-            Parameter::text("funnel_order_type"),
-            Parameter::text("funnel_viz_type"),
-            Parameter::text("funnel_window_interval"),
-            Parameter::text("funnel_window_interval_unit"),
-            Parameter::text("funnel_from_step"),
-            Parameter::text("funnel_to_step"),
-        ])
-        .body::<by_hand::AnyObject>()
-        .or(&[INVALID]);
-
-/// `GET insights/funnel/` and `POST`.
-pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, rendering, .. } = call;
-    let filter = filter(request).await?;
-    let settings = insight::settings(&asker.project);
-    let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
-    let has_steps = node.get("series").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
-    let mut told = match has_steps {
-        true => told(app, &asker, (&node, &filter)).await?,
-        // A funnel without steps has an answer, too.
-        false => Told::now(app, json!([])),
-    };
-    let answer = move || {
-        add_urls(&mut told.result, &filter, asker.project.id.0);
-        let body = Value::Object(told.into_body(&settings));
-        Ok(csv::render(StatusCode::OK, rendering, &body))
-    };
-    beside(&app.node.cpu, answer).await
+parameters! {
+    /// Those of a funnel.
+    OfFunnel: [
+        Parameter::text("events"),
+        Parameter::text("properties"),
+        Parameter::text("date_from"),
+        Parameter::text("date_to"),
+        Parameter::text("interval"),
+        Parameter::text("exclusions"),
+        Parameter::text("breakdown"),
+        Parameter::text("breakdown_type"),
+        Parameter::text("breakdown_attribution_type"),
+        Parameter::text("funnel_order_type"),
+        Parameter::text("funnel_viz_type"),
+        Parameter::text("funnel_window_interval"),
+        Parameter::text("funnel_window_interval_unit"),
+        Parameter::text("funnel_from_step"),
+        Parameter::text("funnel_to_step"),
+    ]
 }
 
-pub(crate) const FUNNEL_PERSONS: Description = Description::ok::<by_hand::PersonsOfPoint>(
-    "Persons who came to a step of a funnel, or not further than to the step before",
-)
-.notes("Beside these, the filters of the funnel, as for insights/funnel/")
-.query(&[
-    Parameter::integer("funnel_step")
-        .about("From 1: who came to it; from -2: who dropped off before it"),
-    Parameter::text("funnel_custom_steps")
-        .about("JSON list of numbers of steps: who came just so far"),
-    Parameter::text("funnel_step_breakdown"),
-    Parameter::text("entrance_period_start").about("Interval of a trend, as in days"),
-    Parameter::text("drop_off").about("Of a trend: true, or false for who converted"),
-    Parameter::text("search").about("Part of email, name or distinct id"),
-    Parameter::shared("limit"),
-    Parameter::shared("offset"),
-])
-.body::<by_hand::AnyObject>()
-.or(&[INVALID]);
+input! {
+    /// How many actors go from step to step.
+    pub struct Funnel {
+        both sent: Sent<OfFunnel>,
+    }
+}
 
-/// `GET persons/funnel/` and `POST`: the persons who came to a step, or not further than to the one before.
-pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, mut request, rendering, .. } = call;
-    let paging = Paging::of(app, &mut request).await?;
-    let filter = filter(request).await?;
-    check_point(&filter)?;
-    let read = || {
-        let funnels = Funnels::parse(&funnels_query(&filter)?)?;
-        let asked = funnel_actors(&filter)?;
-        let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
-        Ok(ActorsOf::Funnels(funnels, asked))
-    };
-    let actors = read().map_err(|error| invalid(&error))?;
-    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
-    paging.answer(app, (&asker, rendering), found.map_err(problem)?).await
+impl Operation for Funnel {
+    type Who = Principal;
+    type Out = Answer<by_hand::FunnelAnswer>;
+    const SCOPE: &'static str = "insight:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let filter = self.sent.filter;
+        let (app, settings) = (&cx.app, insight::settings(&cx.who.project));
+        let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
+        let steps = node.get("series").and_then(Value::as_array);
+        let mut told = match steps.is_some_and(|steps| !steps.is_empty()) {
+            true => told(app, &cx.who, (&node, &filter)).await?,
+            // A funnel without steps has an answer, too.
+            false => Told::now(app, json!([])),
+        };
+        let project = cx.who.project.id.0;
+        let answer = move || {
+            add_urls(&mut told.result, &filter, project);
+            Ok(Answer::value(Value::Object(told.into_body(&settings))))
+        };
+        beside(&app.node.cpu, answer).await
+    }
+}
+
+parameters! {
+    /// Those of a step, or of a point of a trend.
+    OfStep: [
+        Parameter::integer("funnel_step")
+            .about("From 1: who came to it; from -2: who dropped off before it"),
+        Parameter::text("funnel_custom_steps")
+            .about("JSON list of numbers of steps: who came just so far"),
+        Parameter::text("funnel_step_breakdown"),
+        Parameter::text("entrance_period_start").about("Interval of a trend, as in days"),
+        Parameter::text("drop_off").about("Of a trend: true, or false for who converted"),
+    ]
+}
+
+input! {
+    /// The persons who came to a step, or not further than to the one before.
+    pub struct Persons {
+        both sent: OfPoint<OfStep>,
+    }
+}
+
+impl Operation for Persons {
+    type Who = Principal;
+    type Out = People;
+    const SCOPE: &'static str = "person:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let OfPoint { filter, page, .. } = self.sent;
+        check_point(&filter)?;
+        let read = || {
+            let funnels = Funnels::parse(&funnels_query(&filter)?)?;
+            let asked = funnel_actors(&filter)?;
+            let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
+            Ok(ActorsOf::Funnels(funnels, asked))
+        };
+        let actors = read().map_err(|error| invalid(&error))?;
+        let found = find(cx, actors, (&filter, page)).await;
+        People::of(cx, page, found.map_err(problem)?).await
+    }
 }
 
 /// Refuses the persons of a trend without a point of it.

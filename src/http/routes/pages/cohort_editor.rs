@@ -1,23 +1,25 @@
 //! Making and changing cohorts and early access features. What is refused is shown beside what was typed.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::operation::input::{InPath, New};
+use crate::page::Page as Part;
 use crate::response::Problem;
 use crate::routes::cohorts::{Change, CohortWrite, Description, Persons, Rule};
 use crate::routes::early_access_features::EarlyAccessFeatureWrite;
+use crate::routes::feature_flags::filter::Filters;
 use crate::routes::pages::cohorts::number;
 use crate::routes::pages::flag_editor::known;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
-use crate::routes::{cohorts, early_access_features};
+use crate::routes::{cohorts, early_access_features, feature_flags};
 use weir_api::cohorts::Cohort;
 use weir_api::early_access::Feature;
 use weir_web::pages::cohort_form as shown;
 use weir_web::pages::cohort_form::FeatureDraft;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::{items, page};
+use weir_web::parts::page;
 use weir_web::state::cohort::{Draft, Group, members as listed};
 use weir_web::state::parameters::Parameters;
 
@@ -28,7 +30,7 @@ const BUTTONS: [&str; 3] = ["save", "group", "rows"];
 const NAME_MAX_CHARS: usize = 120;
 
 /// Flags to choose from.
-const FLAGS: &str = "500";
+const FLAGS: usize = 500;
 
 /// `GET cohorts/new`.
 pub async fn new(visit: Visit) -> Result<Sent, Problem> {
@@ -253,13 +255,11 @@ async fn feature_page(
 ) -> Page {
     let all = page(visit.project(), "early_access_features");
     let Some(own) = own else {
-        let flags = match visit.asking.may("feature_flag:read") {
-            true => visit.asking.get("feature_flags/", &[("limit", FLAGS)]).await,
-            false => Ok(Value::Null),
-        };
+        let (filters, page) = (Filters::searching(""), Part { limit: FLAGS, offset: 0 });
+        let list = feature_flags::List { filters, order: None, page };
+        let flags = visit.asking.perform(list).await.map(|found| found.rows.into_values());
         let flags = flags.unwrap_or_default();
-        let flags = items(&flags, "results");
-        let content = shown::feature((&all, &all), typed, flags, problem, true);
+        let content = shown::feature((&all, &all), typed, &flags, problem, true);
         return Page::new("New early access feature", content);
     };
     let address = format!("{all}/{}", parts::part(&own.id));

@@ -4,6 +4,7 @@ use maud::html;
 
 use crate::beside::beside;
 use crate::operation::input::Search;
+use crate::operation::output::Items;
 use crate::page;
 use crate::response::Problem;
 use crate::routes::groups::{Key, TypeIndex};
@@ -13,7 +14,7 @@ use crate::routes::{cohorts, groups};
 use weir_web::pages::cohort_form::actions;
 use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
-use weir_web::parts::{items, query};
+use weir_web::parts::query;
 use weir_web::sentences::conditions_of;
 
 /// Groups, cohorts and members of a page.
@@ -28,16 +29,17 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     let types = asking.perform(groups::Types {}).await?;
     let number = index.to_string();
     let own = [("group_type_index", &*number), ("search", &*search)];
+    let list = |page| {
+        let group_type_index = TypeIndex(index);
+        groups::List { group_type_index, search: Search(search.clone()), page }
+    };
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(asking, ("groups/", &own), ("groups", format)).await;
+        return files::of_list(asking, list, ("groups", format)).await;
     }
     let (has_next, groups) = match types.is_empty() {
         true => (false, Vec::new()),
         false => {
-            let page = page::Page { limit: ROWS, offset };
-            let group_type_index = TypeIndex(index);
-            let list = groups::List { group_type_index, search: Search(search.clone()), page };
-            let found = asking.perform(list).await?;
+            let found = asking.perform(list(page::Page { limit: ROWS, offset })).await?;
             (found.has_next(), found.rows.into_values())
         }
     };
@@ -83,19 +85,18 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
             false => None,
         };
         let place = (asking.project(), asking.zone);
-        Ok(shown::deeds_of_group(place, items(&events, "results"), persons.as_ref()))
+        Ok(shown::deeds_of_group(place, &events, persons.as_ref()))
     })))
 }
 
 /// `GET cohorts`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let offset = visit.offset();
+    let list = |page| cohorts::List { search: Search::default(), kind: None, page };
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&visit.asking, ("cohorts/", &[]), ("cohorts", format)).await;
+        return files::of_list(&visit.asking, list, ("cohorts", format)).await;
     }
-    let page = page::Page { limit: ROWS, offset };
-    let list = cohorts::List { search: Search::default(), kind: None, page };
-    let found = visit.asking.perform(list).await?;
+    let found = visit.asking.perform(list(page::Page { limit: ROWS, offset })).await?;
     let (has_next, cohorts) = (found.has_next(), found.rows.into_values());
     let content = html! {
         @if visit.asking.may("cohort:write") {
@@ -117,11 +118,11 @@ pub(super) fn number(visit: &Visit) -> Result<i64, Problem> {
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
     let path = format!("cohorts/{}/", parts::part(visit.id()));
-    if let Some(format) = files::wanted(&visit)? {
-        let members = format!("{path}persons/");
-        return files::of_list(&asking, (&members, &[]), ("members", format)).await;
-    }
     let id = number(&visit)?;
+    if let Some(format) = files::wanted(&visit)? {
+        let list = |page| cohorts::Members { id, page };
+        return files::of_list(&asking, list, ("members", format)).await;
+    }
     let cohort = asking.perform(cohorts::Retrieve { id }).await?;
     let now = html! {
         @if asking.may("cohort:write") { (actions(project, &cohort)) }

@@ -21,7 +21,7 @@ use weir_metadata::properties::ValueType;
 use weir_web::pages::definitions as shown;
 use weir_web::pages::definitions::Volume;
 use weir_web::parts;
-use weir_web::parts::{items, literal, page, query, search};
+use weir_web::parts::{literal, page, query, search};
 use weir_web::state::parameters::Parameters;
 
 /// The kind of definitions of events: its word in addresses, and the path of its list.
@@ -38,13 +38,16 @@ const DAYS: usize = 30;
 
 /// `GET data-management/events`.
 pub async fn events(visit: Visit) -> Result<Sent, Problem> {
-    if let Some(format) = files::wanted(&visit)? {
-        return as_file(&visit, EVENTS, format).await;
-    }
     let asking = visit.asking.clone();
-    let (search, page) = (Terms::of(&visit.parameter("search")), rows(&visit));
-    let list = event_definitions::List { search, page, ..event_definitions::List::default() };
-    let found = asking.perform(list).await?;
+    let list = |page| event_definitions::List {
+        search: Terms::of(&visit.parameter("search")),
+        page,
+        ..event_definitions::List::default()
+    };
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&asking, list, (EVENTS.0, format)).await;
+    }
+    let found = asking.perform(list(rows(&visit))).await?;
     Ok(Sent::Page(begun(&visit, EVENTS.0).then(async move {
         let definitions = &found.results;
         let names: Vec<&str> = definitions.iter().map(|own| own.name.as_str()).collect();
@@ -61,16 +64,21 @@ pub async fn events(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET data-management/properties?type=`: those of events, or of persons.
 pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
-    if let Some(format) = files::wanted(&visit)? {
-        return as_file(&visit, PROPERTIES, format).await;
-    }
-    let (search, page, kind) = (Terms::of(&visit.parameter("search")), rows(&visit), of(&visit));
+    let kind = of(&visit);
     let of = match kind.as_str() {
         "" => property_definitions::owner("event", None)?,
         kind => property_definitions::owner(kind, None)?,
     };
-    let list = property_definitions::List { search, of, page, ..Default::default() };
-    let found = visit.asking.perform(list).await?;
+    let list = |page| property_definitions::List {
+        search: Terms::of(&visit.parameter("search")),
+        of,
+        page,
+        ..property_definitions::List::default()
+    };
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, list, (PROPERTIES.0, format)).await;
+    }
+    let found = visit.asking.perform(list(rows(&visit))).await?;
     let mut page = begun(&visit, PROPERTIES.0);
     page.now = html! {
         (page.now)
@@ -88,16 +96,6 @@ fn of(visit: &Visit) -> String {
 /// The part of a list that a page shows.
 fn rows(visit: &Visit) -> part::Page {
     part::Page { limit: ROWS, offset: visit.offset() }
-}
-
-async fn as_file(
-    visit: &Visit,
-    (kind, path): (&'static str, &'static str),
-    format: &'static str,
-) -> Result<Sent, Problem> {
-    let (wanted, of) = (visit.parameter("search"), of(visit));
-    let asked = [("search", &*wanted), ("type", &*of)];
-    files::of_list(&visit.asking, (path, &asked), (kind, format)).await
 }
 
 /// The beginning of the page of a list.
@@ -140,7 +138,7 @@ async fn volumes(asking: &Asking, names: &[&str]) -> Result<Vec<Volume>, Problem
     );
     let found = asking.sql(&sql).await?;
     let mut volumes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for row in items(&found, "results") {
+    for row in &found.results {
         let cell = |at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default();
         let day = cell(1).get(..10).unwrap_or_default();
         let Ok(day) = chrono::NaiveDate::parse_from_str(day, "%Y-%m-%d") else { continue };

@@ -2,6 +2,7 @@
 
 use maud::html;
 
+use crate::operation::output::Items;
 use crate::page;
 use crate::response::Problem;
 use crate::routes::pages::files;
@@ -21,18 +22,16 @@ const ROWS: usize = 100;
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
     let person = visit.parameter("person");
-    let path = ("persons/deletion_status/", [].as_slice());
+    let list = |page| deletions::Status { status: IsDone(None), person_uuid: None, page };
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&asking, path, ("deletions", format)).await;
+        return files::of_list(&asking, list, ("deletions", format)).await;
     }
-    let page = page::Page { limit: ROWS, offset };
-    let status = deletions::Status { status: IsDone(None), person_uuid: None, page };
-    let found = asking.perform(status).await?;
+    let found = asking.perform(list(page::Page { limit: ROWS, offset })).await?;
     let (has_next, requests) = (found.has_next(), found.results);
     let now = html! {
         (shown::list(project, asking.zone, &requests))
         (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
-        @if !requests.is_empty() { (files::below(&asking, path, None)) }
+        @if !requests.is_empty() { (files::below(&asking, ("persons/deletion_status/", &[]), None)) }
     };
     let page = Page::new("Deletions", now);
     let Ok(uuid) = uuid::Uuid::try_parse(&person) else { return Ok(Sent::Page(page)) };

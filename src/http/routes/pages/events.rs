@@ -2,17 +2,21 @@
 
 use chrono::DateTime;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::beside::beside;
+use crate::operation::input::Shared;
+use crate::operation::output::{Items, Long};
+use crate::page as part;
 use crate::response::Problem;
+use crate::routes::events::{List, OfProperties, Retrieve, Time};
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::query;
+use crate::routes::{event_definitions, ingestion_warnings, query};
+use weir_api::warnings::Kind;
 use weir_base::clock::UnixMicros;
 use weir_query::events::places::Sought;
 use weir_web::pages::events as shown;
-use weir_web::pages::events::{Journey, Wanted};
+use weir_web::pages::events::{Drawn, Journey, Wanted};
 use weir_web::parts;
 use weir_web::parts::page;
 
@@ -20,7 +24,7 @@ use weir_web::parts::page;
 const EVENTS: usize = 100;
 
 /// Names of events that a form offers.
-const NAMES: &str = "200";
+const NAMES: usize = 200;
 
 /// What the form asks for.
 pub(super) fn wanted(visit: &Visit) -> Wanted {
@@ -34,7 +38,7 @@ pub(super) fn wanted(visit: &Visit) -> Wanted {
 }
 
 /// The parameters of the API for what is wanted.
-pub(super) fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
+fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
     let property = wanted.properties().map(|filters| filters.to_string()).unwrap_or_default();
     vec![
         ("event", wanted.event.clone()),
@@ -44,25 +48,33 @@ pub(super) fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The events that are wanted, newest first.
-pub(super) async fn load(
-    asking: &Asking,
-    wanted: &Wanted,
-    (limit, offset): (usize, usize),
-) -> Result<Value, Problem> {
-    let (limit, offset) = (limit.to_string(), offset.to_string());
-    let own = parameters(wanted);
-    let mut query: Vec<(&str, &str)> =
-        own.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    query.extend([("limit", limit.as_str()), ("offset", offset.as_str())]);
-    asking.get("events/", &query).await
+/// The list of what is wanted.
+fn list_of(wanted: &Wanted, page: part::Page) -> Result<List, Problem> {
+    let properties = wanted.properties().map(|list| OfProperties::of(&list)).transpose()?;
+    Ok(List {
+        page,
+        event: Some(wanted.event.clone()),
+        distinct_id: Shared(Some(wanted.distinct_id.clone())),
+        properties: properties.unwrap_or_default(),
+        after: Time(wanted.after.clone()),
+        ..List::default()
+    })
+}
+
+/// The events of a list, and whether there may be more after them.
+pub(super) async fn load(asking: &Asking, list: List) -> Result<(Vec<Drawn>, bool), Problem> {
+    let found = asking.perform(list).await?;
+    let has_next = found.has_next();
+    let read = move || Ok(found.into_events().into_iter().map(Drawn::from).collect());
+    Ok((beside(&asking.app.node.cpu, read).await?, has_next))
 }
 
 /// Names of events, for a form; none if the key may not read them.
 pub(super) async fn names(asking: &Asking) -> Vec<String> {
-    let found = asking.get("event_definitions/", &[("limit", NAMES)]).await.unwrap_or_default();
-    let all = parts::items(&found, "results").iter();
-    all.map(|definition| parts::text(definition, "name").to_owned()).collect()
+    let page = part::Page { limit: NAMES, offset: 0 };
+    let list = event_definitions::List { page, ..event_definitions::List::default() };
+    let found = asking.perform(list).await.map(|found| found.results).unwrap_or_default();
+    found.into_iter().map(|definition| definition.name).collect()
 }
 
 /// `GET activity/explore`.
@@ -78,7 +90,9 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
         }
-        return files::of_list(&asking, ("events/", &api), named).await;
+        let list = list_of(&wanted, part::Page::default())?;
+        let list = |page| List { page, ..list.clone() };
+        return files::of_list(&asking, list, named).await;
     }
     let names = names(&asking).await;
     let now = html! {
@@ -91,15 +105,14 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let api_query = parts::query(&api);
     let table = asking.app.shard.tables.name("events");
     Ok(Sent::Page(Page::new("Events", now).then(async move {
-        let found = load(&asking, &wanted, (EVENTS, offset)).await?;
-        let events = shown::of(&found);
+        let page = part::Page { limit: EVENTS, offset };
+        let (events, has_next) = load(&asking, list_of(&wanted, page)?).await?;
         let columns = wanted.shown();
-        let has_next = found.get("next").is_some_and(Value::is_string);
         let is_limited = offset > 0 || !wanted.query(&[]).is_empty();
         Ok(html! {
             section id="result" {
                 @if events.is_empty() { (shown::none(project, is_limited)) } @else {
-                    (shown::table(&columns, None, &shown::rows(project, asking.zone, events, &columns)))
+                    (shown::table(&columns, None, &shown::rows(project, asking.zone, &events, &columns)))
                     (parts::pager(offset, EVENTS, has_next, |offset| {
                         format!("?{}", wanted.query(&[("offset", &offset.to_string())]))
                     }))
@@ -113,8 +126,9 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
 /// `GET events/:uuid`.
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
-    let event = asking.get(&format!("events/{}/", parts::part(visit.id())), &[]).await?;
-    let title = parts::clipped(parts::text(&event, "event"), 120);
+    let Long(event) = asking.perform(Retrieve { uuid: visit.id().to_owned() }).await?;
+    let event = beside(&asking.app.node.cpu, move || Ok(Drawn::from(event))).await?;
+    let title = parts::clipped(&event.event, 120);
     let (project, zone) = (visit.project(), asking.zone);
     let show = move || Ok((shown::one(project, zone, &event), event));
     let (now, event) = beside(&asking.app.node.cpu, show).await?;
@@ -124,18 +138,16 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
 }
 
 /// What became of an event since it was received: its person, its warnings, and where its row is now.
-async fn journey(asking: &Asking, event: &Value) -> Result<Markup, Problem> {
-    let id = parts::text(event, "id");
+async fn journey(asking: &Asking, event: &Drawn) -> Result<Markup, Problem> {
+    let id = event.id.as_str();
     let own = parts::literal(id);
     let sql = format!("SELECT received_at, person_id FROM events WHERE uuid = {own} LIMIT 1");
     let found = asking.sql(&sql).await?;
-    let row = parts::items(&found, "results").first();
+    let row = found.results.first();
     let cell = |at: usize| row.and_then(|row| row.get(at)).map(parts::plain).unwrap_or_default();
-    let warnings = match asking.may("ingestion_warning:read") {
-        true => asking.get("ingestion_warnings/", &[]).await?,
-        false => Value::Null,
-    };
-    let at = DateTime::parse_from_rfc3339(parts::text(event, "timestamp")).ok();
+    let warnings = asking.if_may(ingestion_warnings::List {}).await?;
+    let warnings = warnings.map(|found| found.results).unwrap_or_default();
+    let at = DateTime::parse_from_rfc3339(&event.timestamp).ok();
     let places = match at {
         Some(at) => {
             let sought = Sought::Event(id, UnixMicros(at.timestamp_micros()));
@@ -162,12 +174,11 @@ async fn journey(asking: &Asking, event: &Value) -> Result<Markup, Problem> {
 }
 
 /// The kinds of warnings about an event.
-fn about(warnings: &Value, id: &str) -> Vec<String> {
-    let is_about = |warning: &&Value| {
-        let samples = parts::items(warning, "warnings").iter();
-        let mut details = samples.filter_map(|sample| sample.get("details"));
-        details.any(|details| parts::text(details, "eventUuid") == id)
+fn about(warnings: &[Kind], id: &str) -> Vec<String> {
+    let is_about = |kind: &&Kind| {
+        let mut samples = kind.warnings.iter();
+        samples.any(|sample| sample.details.get("eventUuid").and_then(|id| id.as_str()) == Some(id))
     };
-    let own = parts::items(warnings, "results").iter().filter(is_about);
-    own.map(|warning| parts::text(warning, "type").replace('_', " ")).collect()
+    let own = warnings.iter().filter(is_about);
+    own.map(|kind| kind.r#type.replace('_', " ")).collect()
 }

@@ -1,23 +1,26 @@
 //! What a page shows as a file: CSV and JSON for people, Parquet and Arrow for programs. A file has more rows than a
 //! page, up to the limits of the API.
 
-use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use crate::beside::beside;
-use crate::call::Rendering;
-use crate::csv;
+use crate::operation::Operation;
+use crate::operation::output::Items;
+use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::pages::visit::{Asking, Sent, Visit, file};
-use crate::routes::query::media_type;
+use crate::routes::query::Query;
+use crate::routes::query::answer::{Answer, FORMATS, media_type};
+use crate::{csv, page};
+use weir_api::query::Rows;
 use weir_base::error::Kind;
 use weir_query::output::rows::Format;
 use weir_query::output::value_rows;
 use weir_web::chart::table::{Cell, Table};
 use weir_web::parts;
-use weir_web::parts::{Elsewhere, FILES, items};
+use weir_web::parts::{Elsewhere, FILES};
 use weir_web::state::curl;
 use weir_web::state::sql::OF_LISTS;
 
@@ -42,23 +45,18 @@ pub(super) fn wanted(visit: &Visit) -> Result<Option<&'static str>, Problem> {
     }
 }
 
-/// All rows of a list of the API, without its pages. `path` is within the project.
-pub(super) async fn of_list(
+/// All rows of a list of the API, without its pages; `list` asks for one of these.
+pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
     asking: &Asking,
-    (path, query): (&str, &[(&str, &str)]),
+    list: impl Fn(page::Page) -> O,
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
     let mut rows = Vec::new();
     loop {
-        let offset = rows.len().to_string();
-        let query = [query, &[("limit", ROWS), ("offset", &offset)]].concat();
-        let mut found = asking.get(path, &query).await?;
-        let has_next = found.get("next").is_some_and(Value::is_string);
-        let results = match found {
-            Value::Array(_) => found,
-            _ => found.get_mut("results").map(Value::take).unwrap_or_default(),
-        };
-        let Value::Array(mut part) = results else { break };
+        let page = page::Page { limit: ROWS_MAX, offset: rows.len() };
+        let found = asking.perform(list(page)).await?;
+        let has_next = found.has_next();
+        let mut part = beside(&asking.app.node.cpu, move || found.into_items()).await?;
         // A page of a list ends at a number of bytes.
         let goes_on = has_next && !part.is_empty();
         rows.append(&mut part);
@@ -108,8 +106,12 @@ pub(super) async fn of_sql(
     sql: &str,
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
-    let body = Bytes::from(json!({"query": sql, "format": format}).to_string());
-    let response = asking.response(Method::POST, "query/", body).await?;
+    let of = FORMATS.iter().find(|(own, _)| *own == format);
+    let of = of.map_or(Format::Json, |(_, of)| *of);
+    let response = match asking.perform(Query::file(sql, of)).await? {
+        Answer::File(of, file) => Response::bytes(StatusCode::OK, media_type(of), file),
+        _ => return Err(Problem::not_acceptable()),
+    };
     // One object a line.
     let format = if format == "json" { "jsonl" } else { format };
     Ok(named(response, name, format))
@@ -131,16 +133,16 @@ pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Se
     Ok(named(response, name, format))
 }
 
-/// The rows of SQL as a page has them: `columns`, and lists in `results`.
-pub(super) fn of_answer(answer: &Value, (name, format): (&str, &str)) -> Result<Sent, Problem> {
-    let names = items(answer, "columns").iter().map(parts::plain).collect();
+/// The rows of SQL as a page has them.
+pub(super) fn of_answer(answer: &Rows, (name, format): (&str, &str)) -> Result<Sent, Problem> {
     let cell = |value: &Value| Cell {
         raw: value.as_number().map(ToString::to_string),
         ..Cell::text(parts::plain(value))
     };
-    let row = |row: &Value| row.as_array().into_iter().flatten().map(cell).collect();
-    let rows = items(answer, "results").iter().map(row).collect();
-    of_table(&Table { caption: String::new(), head: names, rows }, (name, format))
+    let row = |row: &Vec<Value>| row.iter().map(cell).collect();
+    let rows = answer.results.iter().map(row).collect();
+    let head = answer.columns.clone();
+    of_table(&Table { caption: String::new(), head, rows }, (name, format))
 }
 
 /// What a cell is in a file.

@@ -5,7 +5,8 @@ use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
-use crate::operation::input::New;
+use crate::operation::input::{New, Search};
+use crate::page::Page as Part;
 use crate::response::Problem;
 use crate::routes::feature_flags::actions::Revert;
 use crate::routes::feature_flags::body::FlagWrite;
@@ -14,14 +15,16 @@ use crate::routes::feature_flags::test_evaluation::{Unsaved, of_unsaved};
 use crate::routes::pages::flags::{changed, flag_of, id_of};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
 use crate::routes::scheduled_changes::{Payload, RecordId, ScheduledChangeWrite};
-use crate::routes::{feature_flags, scheduled_changes};
+use crate::routes::{
+    cohorts, event_definitions, feature_flags, groups, property_definitions, scheduled_changes,
+};
 use weir_api::flags::{Audience, Flag, TestedEvaluation};
 use weir_base::clock::UnixMicros;
 use weir_metadata::schedules::Interval;
 use weir_web::pages::flag_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::{items, page, text};
+use weir_web::parts::page;
 use weir_web::state::flag::{Condition, Draft};
 use weir_web::state::parameters::{Parameters, Wrong};
 
@@ -29,7 +32,7 @@ use weir_web::state::parameters::{Parameters, Wrong};
 const BUTTONS: [&str; 5] = ["save", "condition", "rows", "reach", "try"];
 
 /// Cohorts and properties that fields suggest.
-const SUGGESTED: &str = "200";
+const SUGGESTED: usize = 200;
 
 /// Most conditions whose reach one request counts: each is a scan of all persons.
 const REACHED_MAX: usize = 10;
@@ -87,24 +90,20 @@ fn whole(visit: &Visit, flag: Option<&Flag>, draft: &Draft, known: &Known) -> Pa
 
 /// What the form suggests; a list that may not be read is empty.
 pub(super) async fn known(asking: &Asking) -> Known {
-    let list = async |path: &str, query: &[(&str, &str)], scope: &str| match asking.may(scope) {
-        true => asking.get(path, query).await.unwrap_or_default(),
-        false => Value::Null,
-    };
-    let groups = list("groups_types/", &[], "group:read").await;
-    let cohorts = list("cohorts/", &[("limit", SUGGESTED)], "cohort:read").await;
-    let wanted = [("type", "person"), ("limit", SUGGESTED)];
-    let properties = list("property_definitions/", &wanted, "property_definition:read").await;
-    let wanted = [("limit", SUGGESTED)];
-    let events = list("event_definitions/", &wanted, "event_definition:read").await;
-    let names = |of: &Value| -> Vec<String> {
-        items(of, "results").iter().map(|own| text(own, "name").to_owned()).collect()
-    };
+    let page = Part { limit: SUGGESTED, offset: 0 };
+    let groups = asking.perform(groups::Types {}).await.unwrap_or_default();
+    let list = cohorts::List { search: Search::default(), kind: None, page };
+    let cohorts = asking.perform(list).await.map(|found| found.rows.into_values());
+    let of = property_definitions::owner("person", None).unwrap_or_default();
+    let list = property_definitions::List { of, page, ..Default::default() };
+    let properties = asking.perform(list).await.map(|found| found.results).unwrap_or_default();
+    let list = event_definitions::List { page, ..Default::default() };
+    let events = asking.perform(list).await.map(|found| found.results).unwrap_or_default();
     Known {
-        groups: groups.as_array().cloned().unwrap_or_default(),
-        cohorts: items(&cohorts, "results").to_vec(),
-        properties: names(&properties),
-        events: names(&events),
+        groups,
+        cohorts: cohorts.unwrap_or_default(),
+        properties: properties.into_iter().map(|own| own.name).collect(),
+        events: events.into_iter().map(|own| own.name).collect(),
         ..Known::default()
     }
 }

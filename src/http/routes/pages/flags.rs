@@ -7,12 +7,12 @@ use maud::{Markup, html};
 use crate::page::Page as Part;
 use crate::response::Problem;
 use crate::routes::activity::{OfOne, Place};
-use crate::routes::feature_flags;
 use crate::routes::feature_flags::body::FlagWrite;
 use crate::routes::feature_flags::filter::Filters;
 use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::pages::{files, flag_calls};
+use crate::routes::{early_access_features, feature_flags, scheduled_changes};
 use weir_api::flags::Flag;
 use weir_metadata::flags::StoredFlag;
 use weir_web::pages::flag_form::snippets;
@@ -27,13 +27,12 @@ const CHANGES: usize = 20;
 /// `GET feature_flags`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (wanted, offset) = (visit.parameter("search"), visit.offset());
-    let own = [("search", &*wanted)];
+    let list =
+        |page| feature_flags::List { filters: Filters::searching(&wanted), order: None, page };
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&visit.asking, ("feature_flags/", &own), ("flags", format)).await;
+        return files::of_list(&visit.asking, list, ("flags", format)).await;
     }
-    let (filters, page_of_list) = (Filters::searching(&wanted), Part { limit: FLAGS, offset });
-    let found = feature_flags::List { filters, order: None, page: page_of_list };
-    let found = visit.asking.perform(found).await?;
+    let found = visit.asking.perform(list(Part { limit: FLAGS, offset })).await?;
     let (count, flags) = (found.count, found.rows.into_values());
     let is_empty = flags.is_empty();
     let now = html! {
@@ -112,16 +111,19 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
 /// What is at the end of the page of a flag: changes at later times, how to ask for it, what was changed.
 async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, Problem> {
     let (project, zone, id) = (asking.project(), asking.zone, flag.id.to_string());
-    let limit = CHANGES.to_string();
-    let wanted = [("model_name", "FeatureFlag"), ("record_id", &*id), ("limit", &limit)];
-    let changes = asking.get("scheduled_changes/", &wanted).await?;
+    let changes = scheduled_changes::List {
+        model_name: Some("FeatureFlag".to_owned()),
+        record_id: Some(id.clone()),
+        page: Part { limit: CHANGES, offset: 0 },
+    };
+    let changes = asking.perform(changes).await?.rows.into_values();
     let variants = flag.filters.get("multivariate").map(|of| items(of, "variants"));
     let has_variants = variants.is_some_and(|variants| !variants.is_empty());
     let (own, token) = ((flag, can_write), &asking.asker.project.token);
     let place = Place::newest(CHANGES);
     let entries = asking.if_may(OfOne::<StoredFlag> { id, place }).await?;
     Ok(html! {
-        (shown::schedule(project, zone, own, items(&changes, "results")))
+        (shown::schedule(project, zone, own, &changes))
         (snippets(&flag.key, &asking.server, token, has_variants))
         @if let Some(entries) = entries { (shown::activity(project, zone, own, &entries.into_values())) }
     })
@@ -138,18 +140,18 @@ pub async fn switch(mut visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET early_access_features`.
 pub async fn early_access(visit: Visit) -> Result<Sent, Problem> {
-    let path = ("early_access_feature/", [].as_slice());
+    let list = |page| early_access_features::List { page };
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&visit.asking, path, ("features", format)).await;
+        return files::of_list(&visit.asking, list, ("features", format)).await;
     }
-    let found = visit.asking.get(path.0, &[("limit", &FLAGS.to_string())]).await?;
-    let features = items(&found, "results");
+    let found = visit.asking.perform(list(Part { limit: FLAGS, offset: 0 })).await?;
+    let features = found.rows.into_values();
     let content = html! {
         @if visit.asking.may("early_access_feature:write") {
             p class="actions" { a class="button main" href=(page(visit.project(), "early_access_features/new")) { "New feature" } }
         }
-        (shown::early_access(visit.project(), features))
-        @if !features.is_empty() { (files::below(&visit.asking, path, None)) }
+        (shown::early_access(visit.project(), &features))
+        @if !features.is_empty() { (files::below(&visit.asking, ("early_access_feature/", &[]), None)) }
     };
     Ok(Sent::Page(Page::new("Early access features", content)))
 }

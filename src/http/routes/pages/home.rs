@@ -8,11 +8,12 @@ use chrono_tz::Tz;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::auth;
 use crate::response::Problem;
+use crate::routes::pages::events::load;
 use crate::routes::pages::insights::load::saved_of;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::{ingestion_warnings, query};
+use crate::routes::{events, ingestion_warnings, query};
+use crate::{auth, page as part};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
@@ -23,7 +24,7 @@ use weir_query::output::rows::Format;
 use weir_web::insight::links;
 use weir_web::pages::home::Summary;
 use weir_web::pages::{events as shown_events, health, home as shown};
-use weir_web::parts::{clipped, items, page};
+use weir_web::parts::{clipped, page};
 
 /// Most projects at a glance.
 const PROJECTS_MAX: usize = 20;
@@ -38,7 +39,7 @@ const WEEK_MICROS: i64 = 7 * 24 * 60 * 60 * 1_000_000;
 const FAVOURITES_MAX: usize = 20;
 
 /// Newest events.
-const EVENTS: &str = "8";
+const EVENTS: usize = 8;
 
 /// `GET home`.
 pub async fn home(visit: Visit) -> Result<Sent, Problem> {
@@ -55,12 +56,12 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
         Ok(html! { div class="cards" { @for card in cards { (card) } } })
     });
     let page = page.then(async move {
-        let found = newest.get("events/", &[("limit", EVENTS)]).await?;
-        let events = items(&found, "results");
+        let page = part::Page { limit: EVENTS, offset: 0 };
+        let (events, _) = load(&newest, events::List { page, ..Default::default() }).await?;
         Ok(html! {
             @if !events.is_empty() {
                 h2 { "Newest events" }
-                (shown_events::table(&[], None, &shown_events::rows(project, newest.zone, events, &[])))
+                (shown_events::table(&[], None, &shown_events::rows(project, newest.zone, &events, &[])))
                 p { a href=(page_of(project)) { "Watch them live" } }
             }
         })

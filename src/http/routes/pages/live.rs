@@ -21,11 +21,14 @@ use crate::routes::pages::events::{names, wanted};
 use crate::routes::pages::health;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::{events as of_api, query};
+use weir_api::events::Event;
+use weir_app::App;
 use weir_base::tasks::{Pause, Shutdown};
+use weir_event::id::ProjectId;
 use weir_insights::events::arrivals::Seen;
-use weir_insights::events::{EventsQuestion, arrivals};
+use weir_insights::events::{EventRow, EventsQuestion, arrivals};
 use weir_web::assets;
-use weir_web::pages::events::Wanted;
+use weir_web::pages::events::{Drawn, Wanted};
 use weir_web::pages::health::NotStored;
 use weir_web::pages::{events as shown, health as told};
 use weir_web::parts::page;
@@ -48,10 +51,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// The question of a form.
 fn question(wanted: &Wanted) -> Result<EventsQuestion, Problem> {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let properties = match wanted.properties() {
-        Some(filters) => of_api::properties(&filters.to_string())?,
-        None => Default::default(),
-    };
+    let properties = wanted.properties().map(|list| of_api::OfProperties::of(&list)).transpose()?;
+    let properties = properties.unwrap_or_default().0;
     Ok(EventsQuestion {
         event: text(&wanted.event),
         distinct_id: text(&wanted.distinct_id),
@@ -79,7 +80,7 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         // The stream begins before the list is read, so that nothing is between them; what is in both is shown once.
         let (seen, lately) = arrived(&asking, &question).await?;
         let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
-        let events = of_api::told(app, id, rows.map_err(query::problem)?).await?;
+        let events = drawn(app, id, rows.map_err(query::problem)?).await?;
         let stream = wanted.query(&[("position", &seen.position())]);
         let address = format!("{}?{stream}", page(project, "activity/live/rows"));
         let refused = asking.may("project:read").then(|| health::not_stored(app));
@@ -130,6 +131,13 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(
         response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ))
+}
+
+/// Events as they are drawn, with when they were received.
+async fn drawn(app: &App, id: ProjectId, rows: Vec<EventRow>) -> Result<Vec<Drawn>, Problem> {
+    let events = of_api::received(app, id, rows).await?;
+    let one = |(event, at): (Event, String)| Drawn { received_at: Some(at), ..event.into() };
+    beside(&app.node.cpu, move || Ok(events.into_iter().map(one).collect())).await
 }
 
 /// What has arrived so far, as seen, and how much of it did in the last minute.
@@ -212,7 +220,7 @@ impl Watcher {
             return Ok(None);
         }
         let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
-        let events = of_api::told(app, id, events).await?;
+        let events = drawn(app, id, events).await?;
         let (zone, position) = (self.asking.zone, seen.position());
         let write = move || {
             let mut rows = Vec::with_capacity(events.len() + 1);

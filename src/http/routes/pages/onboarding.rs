@@ -5,11 +5,14 @@ use hyper::Method;
 use maud::html;
 use serde_json::json;
 
+use crate::page as part;
 use crate::response::Problem;
 use crate::routes::capture;
+use crate::routes::events::List;
+use crate::routes::pages::events::load;
 use crate::routes::pages::visit::{Page, Sent, Visit, see_other};
 use weir_web::pages::onboarding as shown;
-use weir_web::parts::{items, page};
+use weir_web::parts::page;
 
 /// `GET onboarding`.
 pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
@@ -22,8 +25,9 @@ pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
     let page = Page::new("Add events", html! {});
     let page = match asking.may("query:read") {
         true => page.then(async move {
-            let found = asking.get("events/", &[("limit", "1")]).await?;
-            Ok(match items(&found, "results").first() {
+            let page = part::Page { limit: 1, offset: 0 };
+            let (events, _) = load(&asking, List { page, ..List::default() }).await?;
+            Ok(match events.first() {
                 Some(event) => shown::arrived(project, asking.zone, event),
                 None => shown::waiting(project, asking.may("project:write")),
             })

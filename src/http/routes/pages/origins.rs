@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, FixedOffset};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::response::Problem;
 use crate::routes::pages::visit::Asking;
 use weir_event::auto_set::AUTO_SET;
 use weir_event::json;
-use weir_web::parts::{items, literal, plain, text};
+use weir_web::pages::events::Drawn;
+use weir_web::parts::{literal, plain};
 
 /// Most different values of `$set` and `$set_once` that are looked at, the newest ones.
 const SETS_MAX: usize = 2000;
@@ -31,10 +32,10 @@ pub(super) async fn find(
     asking: &Asking,
     uuid: &str,
     properties: &Map<String, Value>,
-) -> Result<Vec<(String, Value)>, Problem> {
-    let mut found: BTreeMap<&str, Value> = BTreeMap::new();
+) -> Result<Vec<(String, Drawn)>, Problem> {
+    let mut found: BTreeMap<&str, Drawn> = BTreeMap::new();
     let sets = asking.sql(&sets_sql(uuid)).await?;
-    let sets: Vec<Set> = items(&sets, "results").iter().filter_map(Set::of).collect();
+    let sets: Vec<Set> = sets.results.iter().filter_map(|row| Set::of(row)).collect();
     for (name, value) in properties {
         // The newest come first.
         let always = sets.iter().find(|set| set.always.get(name) == Some(value));
@@ -47,8 +48,7 @@ pub(super) async fn find(
     let wanted = wanted(properties);
     if !wanted.is_empty() {
         let answer = asking.sql(&auto_set_sql(uuid, &wanted)).await?;
-        let row = items(&answer, "results").first().and_then(Value::as_array);
-        for (own, cell) in wanted.iter().zip(row.into_iter().flatten()) {
+        for (own, cell) in wanted.iter().zip(answer.results.first().into_iter().flatten()) {
             let Some(event) = cell.as_str().and_then(event_of) else { continue };
             let before = found.get(own.name).map(moment);
             let is_it = before.is_none_or(|before| match own.is_first {
@@ -67,12 +67,12 @@ pub(super) async fn find(
 struct Set {
     always: Value,
     once: Value,
-    first: Value,
-    last: Value,
+    first: Drawn,
+    last: Drawn,
 }
 
 impl Set {
-    fn of(row: &Value) -> Option<Self> {
+    fn of(row: &[Value]) -> Option<Self> {
         let cell = |at: usize| row.get(at).and_then(Value::as_str);
         let object = |at: usize| cell(at).and_then(|own| json::restore(own.as_bytes()).ok());
         Some(Self {
@@ -136,12 +136,13 @@ fn auto_set_sql(uuid: &str, wanted: &[Wanted<'_>]) -> String {
 }
 
 /// The event that a text names: its uuid, its time and its name, which may have spaces.
-fn event_of(own: &str) -> Option<Value> {
+fn event_of(own: &str) -> Option<Drawn> {
     let mut parts = own.splitn(3, ' ');
     let (uuid, time, name) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(json!({"id": uuid, "timestamp": time, "event": name}))
+    let (id, timestamp, event) = (uuid.to_owned(), time.to_owned(), name.to_owned());
+    Some(Drawn { id, timestamp, event, ..Drawn::default() })
 }
 
-fn moment(event: &Value) -> Option<DateTime<FixedOffset>> {
-    DateTime::parse_from_rfc3339(text(event, "timestamp")).ok()
+fn moment(event: &Drawn) -> Option<DateTime<FixedOffset>> {
+    DateTime::parse_from_rfc3339(&event.timestamp).ok()
 }

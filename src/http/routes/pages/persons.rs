@@ -2,24 +2,28 @@
 
 use hyper::StatusCode;
 use maud::html;
-use serde_json::Value;
+use uuid::Uuid;
 
 use crate::beside::beside;
-use crate::operation::input::Needed;
-use crate::operation::output::Long;
-use crate::page;
+use crate::operation::input::{Needed, Shared};
+use crate::operation::output::{Items, Long};
+use crate::page as part;
 use crate::response::Problem;
+use crate::routes::events::PersonId;
+use crate::routes::feature_flags::evaluations::Reasons;
+use crate::routes::pages::events::load;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::pages::{files, origins};
-use crate::routes::persons;
 use crate::routes::persons::deletions::{DeletionWrite, IsYes};
 use crate::routes::persons::split::{Leaving, Split};
 use crate::routes::persons::{Filters, deletions, split};
+use crate::routes::{events, persons};
 use weir_api::persons::Cohorts;
+use weir_api::query::Rows;
 use weir_web::pages::person_list::Wanted;
 use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
-use weir_web::parts::{items, query};
+use weir_web::parts::query;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -28,7 +32,7 @@ const PERSONS: usize = 100;
 const TITLE_MAX_CHARS: usize = 120;
 
 /// Events of a timeline.
-const EVENTS: &str = "200";
+const EVENTS: usize = 200;
 
 /// `GET persons`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
@@ -39,8 +43,6 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         columns: visit.parameter("columns"),
     };
     let offset = visit.offset();
-    let own = wanted.parameters();
-    let api = own.each_ref().map(|(name, value)| (*name, value.as_str()));
     if let Some(format) = files::wanted(&visit)? {
         let named = ("persons", format);
         // Columns of SQL keep their types.
@@ -48,7 +50,13 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
         }
-        return files::of_list(&asking, ("persons/", &api), named).await;
+        let [(_, search), (_, properties)] = wanted.parameters();
+        Filters::of_search(&search, &properties)?;
+        let list = |page| {
+            let filters = Filters::of_search(&search, &properties).unwrap_or_default();
+            persons::List { filters, page }
+        };
+        return files::of_list(&asking, list, named).await;
     }
     let now = html! {
         (person_list::form(project, &wanted))
@@ -57,7 +65,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(Page::new("Persons", now).then(async move {
         let [(_, search), (_, properties)] = wanted.parameters();
         let filters = Filters::of_search(&search, &properties)?;
-        let page = page::Page { limit: PERSONS, offset };
+        let page = part::Page { limit: PERSONS, offset };
         let found = asking.perform(persons::List { filters, page }).await?.page()?;
         let (count, has_next) = (found.count, found.has_next());
         let (persons, columns) = (found.rows.into_values(), wanted.shown());
@@ -81,7 +89,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking) = (visit.project(), visit.asking.clone());
     let id = visit.id();
     let filters = Filters::of_distinct_id(id);
-    let page = page::Page { limit: 1, offset: 0 };
+    let page = part::Page { limit: 1, offset: 0 };
     let found = asking.perform(persons::List { filters, page }).await?.page()?;
     let person = match found.rows.into_values().into_iter().next() {
         Some(person) => person,
@@ -123,8 +131,11 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         let uuid = person.uuid.clone();
         let (own, other) = (asking.clone(), uuid.clone());
         page = page.then(async move {
-            let events = own.get("events/", &[("person_id", &other), ("limit", EVENTS)]).await?;
-            Ok(shown::timeline(project, own.zone, items(&events, "results")))
+            let person_id = Uuid::try_parse(&other).ok().map(PersonId::Uuid);
+            let page = part::Page { limit: EVENTS, offset: 0 };
+            let list = events::List { person_id, page, ..Default::default() };
+            let (events, _) = load(&own, list).await?;
+            Ok(shown::timeline(project, own.zone, &events))
         });
         page = page.then(async move {
             let found = origins::find(&asking, &uuid, &person.properties).await?;
@@ -140,14 +151,16 @@ async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
     if !asking.may("query:read") {
         return Err(missing());
     }
-    let found = asking.get("events/", &[("distinct_id", id), ("limit", EVENTS)]).await?;
-    let events = items(&found, "results");
+    let (distinct_id, page) =
+        (Shared(Some(id.to_owned())), part::Page { limit: EVENTS, offset: 0 });
+    let (events, _) =
+        load(asking, events::List { distinct_id, page, ..Default::default() }).await?;
     if events.is_empty() {
         return Err(missing());
     }
     let now = html! {
         (shown::nobody())
-        (shown::timeline(asking.project(), asking.zone, events))
+        (shown::timeline(asking.project(), asking.zone, &events))
     };
     Ok(Sent::Page(Page::new(parts::clipped(id, TITLE_MAX_CHARS), now)))
 }
@@ -187,8 +200,7 @@ async fn flags(
     (distinct_id, ids): (&str, &[String]),
     uuid: &str,
 ) -> Result<maud::Markup, Problem> {
-    let found =
-        asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
+    let Long(found) = asking.perform(Reasons::of(distinct_id)).await?;
     let flags = asking.app.node.metadata.snapshot();
     let known: Vec<(String, i64)> = flags
         .flags(asking.asker.project.id)
@@ -197,10 +209,10 @@ async fn flags(
         .collect();
     let told = match asking.may("query:read") {
         true => asking.sql(&told_sql(uuid)).await?,
-        false => Value::Null,
+        false => Rows::default(),
     };
     let of = (distinct_id, ids);
-    Ok(shown::flags((asking.project(), asking.zone), of, &found, &known, items(&told, "results")))
+    Ok(shown::flags((asking.project(), asking.zone), of, &found, &known, &told))
 }
 
 /// The value of each flag that a client of a person was told last, as SDKs report it: rows of key, value, time.

@@ -1,12 +1,12 @@
 //! The SQL page.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::load::{saved_of, suggestions};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
+use weir_api::query::Rows;
 use weir_metadata::documents::Kind;
 use weir_web::insight::saved::{Saved, sql_form};
 use weir_web::pages::sql as shown;
@@ -82,7 +82,7 @@ async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
 }
 
 /// What the box completes; what the key may not see is left out.
-async fn words(asking: &Asking, tables: Option<&Value>) -> Words {
+async fn words(asking: &Asking, tables: Option<&Rows>) -> Words {
     let functions = asking.sql(FUNCTIONS).await.unwrap_or_default();
     let mut all = tables.map(|tables| shown::names(tables, &[0, 1])).unwrap_or_default();
     all.extend(shown::names(&functions, &[0]));

@@ -4,9 +4,9 @@
 //!
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
-use crate::call::decode;
+use crate::request::decode;
 use crate::routes::pages::insights::{arrange, boards, people, saved, transfer};
-use crate::routes::pages::visit::{Answer, Visit};
+use crate::routes::pages::visit::{Drawing, Visit};
 use crate::routes::pages::{
     cohort_editor, cohorts, definitions, deletions, events, flag_editor, flags, health, home,
     insights, live, members, onboarding, persons, settings, sql,
@@ -105,14 +105,14 @@ pub struct Line {
     /// The scope that the caller needs, such as `person:read`.
     pub scope: &'static str,
     /// The function.
-    pub run: fn(Visit) -> Answer,
+    pub run: fn(Visit) -> Drawing,
 }
 
 const fn at(
     method: &'static str,
     path: &'static str,
     scope: &'static str,
-    run: fn(Visit) -> Answer,
+    run: fn(Visit) -> Drawing,
 ) -> Line {
     Line { method, path, scope, run }
 }

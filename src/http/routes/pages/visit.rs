@@ -1,5 +1,5 @@
-//! One request for a page: [`Visit`], with the functions of the API that load what it shows, and what a page returns:
-//! [`Sent`].
+//! One request for a page: [`Visit`], with who asks for it, by whose rights operations load what it shows ([`Asking`]), and
+//! what a page returns: [`Sent`].
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -8,31 +8,29 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono_tz::Tz;
-use futures::StreamExt;
 use hyper::header::HeaderValue;
 use hyper::{Method, StatusCode, header};
 use maud::{Markup, html};
 use parking_lot::Mutex;
-use serde_json::Value;
 
+use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
-use crate::call::{Call, Rendering, Renderings};
-use crate::operation::serve::Arrived;
 use crate::operation::{Caller, Context, Operation};
 use crate::page::base_url;
+use crate::rendering::Rendering;
 use crate::request::Request;
-use crate::response::{Body, Problem, Response};
+use crate::response::{Problem, Response};
 use crate::routes::flag_events::Subscribers;
 use crate::routes::query;
-use crate::table::{Found, Run};
+use crate::routes::query::Query;
+use crate::routes::query::answer::{Answer, rows};
 use crate::throttle::{Attempts, Throttle};
-use crate::{auth, table};
+use weir_api::query::Rows;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
-use weir_event::json;
 use weir_metadata::sessions::Session;
 use weir_query::kernel::engine::Engine;
 use weir_web::parts;
@@ -41,10 +39,10 @@ use weir_web::state::parameters::{Parameters, Wrong};
 /// Longest form, in bytes.
 const FORM_MAX_BYTES: u64 = 1 << 20;
 
-/// Longest answer of the API that a page shows, in bytes.
+/// Longest rows of SQL that a page shows, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
 
-/// Longest answer of the API that is parsed where sockets are served.
+/// Longest ones that are parsed where sockets are served.
 const PARSED_HERE_MAX_BYTES: usize = 64 << 10;
 
 /// State of all pages.
@@ -61,7 +59,7 @@ pub struct Desk {
 }
 
 /// What the function of a page returns.
-pub type Answer = Pin<Box<dyn Future<Output = Result<Sent, Problem>> + Send>>;
+pub type Drawing = Pin<Box<dyn Future<Output = Result<Sent, Problem>> + Send>>;
 
 /// What is sent when a page is asked for.
 pub enum Sent {
@@ -149,27 +147,27 @@ pub struct Asking {
     pub zone: Tz,
     /// The address of this server, as the reader has it.
     pub server: String,
-    /// The head from which requests to functions of the API are made.
-    base: Request,
+    /// The budget for what is read for the page.
+    memory: Memory,
     /// Memory of what the page is made of.
     held: Mutex<Vec<Reservation>>,
 }
 
 impl Visit {
-    /// The visit of `asker`; `None` if the head cannot be read.
+    /// The visit of `asker`.
     pub fn new(
         app: App,
         asker: Principal,
         (parameters, session): (Vec<String>, Option<Session>),
         request: Request,
         desk: &Arc<Desk>,
-    ) -> Option<Self> {
-        let base = request.derived(Method::GET, request.path(), Bytes::new())?;
+    ) -> Self {
         let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
         let server = base_url(&request, app.node.config.http.public_url.as_deref());
         let held = Mutex::default();
-        let asking = Arc::new(Asking { app, asker, zone, server, base, held });
-        Some(Self { asking, parameters, session, request, desk: Arc::clone(desk) })
+        let memory = request.memory();
+        let asking = Arc::new(Asking { app, asker, zone, server, memory, held });
+        Self { asking, parameters, session, request, desk: Arc::clone(desk) }
     }
 
     /// The id of the project.
@@ -218,7 +216,7 @@ impl Asking {
 
     /// The memory budget for what is read for the page.
     pub(in crate::routes) fn memory(&self) -> Memory {
-        self.base.memory()
+        self.memory.clone()
     }
 
     /// Keeps memory of the budget until the page is made.
@@ -246,97 +244,27 @@ impl Asking {
         }
     }
 
-    /// `GET` of an endpoint of the project.
-    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Problem> {
-        let query = parts::query(query);
-        let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        self.ask(Method::GET, &path, Bytes::new()).await
-    }
-
-    /// A change by an endpoint of the project, or a question with a body.
-    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, Problem> {
-        self.ask(method, path, Bytes::from(body.to_string())).await
-    }
-
-    /// The rows of SQL, as `columns`, `types` and `results`.
-    pub async fn sql(&self, sql: &str) -> Result<Value, Problem> {
-        let node = serde_json::json!({"query": {"kind": "HogQLQuery", "query": sql}});
-        self.send(Method::POST, "query/", &node).await
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Problem> {
-        let response = self.response(method, path, body).await?;
-        let bytes = collected(response).await?;
-        if bytes.is_empty() {
-            return Ok(Value::Null);
-        }
-        let unreadable = |error| Problem::of(Kind::Internal, &error);
-        if bytes.len() <= PARSED_HERE_MAX_BYTES {
-            return json::restore(&bytes).map_err(unreadable);
-        }
-        let mut held = self.memory().reservation();
-        held.hold_parsed(&bytes)?;
-        self.keep(held);
-        beside(&self.app.node.cpu, move || json::restore(&bytes).map_err(unreadable)).await
-    }
-
-    /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of
-    /// the table, after the checks that the router makes.
-    pub async fn response(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<Response, Problem> {
-        let missing = || Problem::not_found("Not found.");
-        let path = match path.starts_with("/api/") {
-            true => path.to_owned(),
-            false => format!("/api/projects/{}/{path}", self.project()),
+    /// The rows of SQL.
+    ///
+    /// # Errors
+    ///
+    /// Those of the query; 413 for more than a page shows.
+    pub async fn sql(&self, sql: &str) -> Result<Rows, Problem> {
+        let answer = match self.perform(Query::rows(sql)).await? {
+            Answer::Told(told) => told.answer,
+            _ => return Err(Problem::not_acceptable()),
         };
-        let request = self.base.derived(method, &path, body).ok_or_else(missing)?;
-        let Found::Endpoint(managed) = table::find(request.method.as_str(), request.path()) else {
-            return Err(missing());
-        };
-        let asker = self.asker.clone();
-        auth::require(&asker.key, managed.endpoint.scope)?;
-        let format = request.query("format");
-        let renderings = managed.endpoint.renderings;
-        let rendering = match renderings {
-            Renderings::Own => Rendering::Json,
-            _ => Rendering::choose(renderings, managed.suffix, format.as_deref(), None)?,
-        };
-        match managed.endpoint.run {
-            Run::Project(run) => {
-                let parameters = managed.parameters;
-                run(&self.app, Call { asker, parameters, rendering, request }).await
-            }
-            Run::Operation(_, run) => {
-                let (owner, asker) = (managed.owner, asker.asker());
-                let path = managed.endpoint.names().zip(managed.parameters).collect();
-                run(&self.app, Arrived { owner, path, rendering: Ok(rendering), asker, request })
-                    .await
-            }
-        }
-    }
-}
-
-async fn collected(response: Response) -> Result<Bytes, Problem> {
-    let mut pieces = match response.body {
-        Body::Full(bytes) | Body::Counted(bytes) if bytes.len() <= ANSWER_MAX_BYTES => {
-            return Ok(bytes);
-        }
-        Body::Full(_) | Body::Counted(_) => return Err(too_long()),
-        Body::Stream { pieces, .. } => pieces,
-    };
-    let mut whole = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| Problem::of(Kind::Internal, &*error))?;
-        whole.extend_from_slice(&piece);
-        if whole.len() > ANSWER_MAX_BYTES {
+        if answer.results.len() > ANSWER_MAX_BYTES {
             return Err(too_long());
         }
+        if answer.results.len() <= PARSED_HERE_MAX_BYTES {
+            return rows(&answer);
+        }
+        let mut held = self.memory.reservation();
+        held.hold_parsed(&answer.results)?;
+        self.keep(held);
+        beside(&self.app.node.cpu, move || rows(&answer)).await
     }
-    Ok(whole.into())
 }
 
 fn too_long() -> Problem {

@@ -1,24 +1,125 @@
-//! Answers to nodes as clients get them: [`Told`], whose text is put together from what is kept of an answer and what
-//! depends on the request.
+//! Answers to queries as clients get them: [`Answer`]; [`Told`], whose text is put together from what is kept of an answer
+//! and what depends on the request; [`Later`], before there is one.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
-use crate::response::Response;
-use weir_insights::ProjectSettings;
-use weir_insights::cache::{Answer, Key};
+use crate::openapi::{Shape, Success, by_hand};
+use crate::operation::output::{Output, Reply};
+use crate::response::{Problem, Response};
+use weir_api::query::Rows;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_insights::cache::Key;
+use weir_insights::jobs::{KEPT, Outcome, Status};
+use weir_insights::{ProjectSettings, cache};
+use weir_query::output::rows::Format;
 
 /// Answers up to this length are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// An answer to one request.
-pub(super) struct Told<'a> {
-    key: Key,
-    answer: &'a Answer,
-    owner: &'a ProjectSettings,
-    is_cached: bool,
+/// Formats of a response; the first is the default.
+pub(in crate::routes) const FORMATS: [(&str, Format); 5] = [
+    ("json", Format::Json),
+    ("csv", Format::Csv),
+    ("table", Format::Table),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+];
+
+/// The media type of an answer.
+pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
+    HeaderValue::from_static(match format {
+        Format::Json => "application/x-ndjson",
+        Format::Csv => "text/csv; charset=utf-8",
+        Format::Table => "text/plain; charset=utf-8",
+        Format::Parquet => "application/vnd.apache.parquet",
+        Format::Arrow => "application/vnd.apache.arrow.stream",
+    })
+}
+
+/// The answer to a query.
+#[derive(Debug)]
+pub enum Answer {
+    /// To a node.
+    Told(Told),
+    /// None, since only a kept one was asked for; the key under which one would be.
+    NotKept(Key),
+    /// It comes later.
+    Later(Later),
+    /// Rows of SQL as a file.
+    File(Format, Bytes),
+}
+
+/// Rows of SQL, a list of selected columns, or an insight.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, inline)]
+#[expect(dead_code, reason = "stands in the description alone")]
+enum Described {
+    Sql(by_hand::SqlNodeAnswer),
+    List(by_hand::ListAnswer),
+    Insight(by_hand::InsightAnswer),
+}
+
+impl Output for Answer {
+    fn describe(shape: &mut Shape) {
+        shape.success = Some(Success::of::<Described>(StatusCode::OK, "The rows"));
+        shape.files = &[
+            ("application/x-ndjson", true),
+            ("text/csv", true),
+            ("text/plain", true),
+            ("application/vnd.apache.parquet", false),
+            ("application/vnd.apache.arrow.stream", false),
+        ];
+        let says = "It is answered later: ask for query/ID/";
+        shape.others.push(Success::of::<by_hand::QueryLater>(StatusCode::ACCEPTED, says));
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        match self {
+            Self::Told(told) => told.response(),
+            Self::NotKept(key) => {
+                let body = json!({"cache_key": key.to_string(), "query_status": null});
+                Ok(Response::json(StatusCode::OK, &body))
+            }
+            Self::Later(later) => later.respond(reply).await,
+            Self::File(format, file) => {
+                Ok(Response::bytes(StatusCode::OK, media_type(format), file))
+            }
+        }
+    }
+}
+
+/// The rows of an answer that has some.
+///
+/// # Errors
+///
+/// It is no JSON: a bug.
+pub(in crate::routes) fn rows(answer: &cache::Answer) -> Result<Rows, Problem> {
+    let failed = |error| Problem::of(Kind::Internal, &error);
+    let mut told = answer.told().map_err(failed)?;
+    let results = json::restore(&answer.results).map_err(failed)?;
+    let mut part = |name: &str| told.remove(name).unwrap_or_default();
+    Ok(Rows::of(part("columns"), part("types"), results))
+}
+
+/// An answer to one request for a node.
+#[derive(Debug)]
+pub struct Told {
+    /// The key under which it is kept.
+    pub(super) key: Key,
+    /// What is kept.
+    pub(in crate::routes) answer: Arc<cache::Answer>,
+    /// The settings of the project.
+    pub(super) owner: ProjectSettings,
+    /// Whether it was kept before.
+    pub(super) is_cached: bool,
 }
 
 /// What the answer to a node has besides what is kept of it.
@@ -33,18 +134,9 @@ struct Envelope<'a> {
     query_status: Option<()>,
 }
 
-impl<'a> Told<'a> {
-    pub(super) fn new(
-        key: Key,
-        answer: &'a Answer,
-        owner: &'a ProjectSettings,
-        is_cached: bool,
-    ) -> Self {
-        Self { key, answer, owner, is_cached }
-    }
-
+impl Told {
     /// What stands before and behind the results.
-    fn around(&self) -> Result<(&'static str, String), serde_json::Error> {
+    fn around(&self) -> Result<(&'static str, String), Problem> {
         let envelope = Envelope {
             timezone: &self.owner.timezone,
             is_cached: self.is_cached,
@@ -54,13 +146,14 @@ impl<'a> Told<'a> {
             error: None,
             query_status: None,
         };
-        let envelope = serde_json::to_string(&envelope)?;
+        let envelope = serde_json::to_string(&envelope);
+        let envelope = envelope.map_err(|error| Problem::of(Kind::Internal, &error))?;
         let envelope = envelope.strip_prefix('{').unwrap_or_default();
         Ok(("{\"results\":", format!(",{},{envelope}", self.answer.fields)))
     }
 
     /// Adds its text to another one.
-    pub(super) fn add_to(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    pub(super) fn add_to(&self, text: &mut Vec<u8>) -> Result<(), Problem> {
         let (before, behind) = self.around()?;
         text.extend_from_slice(before.as_bytes());
         text.extend_from_slice(&self.answer.results);
@@ -69,7 +162,7 @@ impl<'a> Told<'a> {
     }
 
     /// The response. Pieces avoid a copy of a long one.
-    pub(super) fn response(&self) -> Result<Response, serde_json::Error> {
+    fn response(&self) -> Result<Response, Problem> {
         let results = self.answer.results.clone();
         if results.len() <= PIECE_BYTES {
             let mut text = Vec::with_capacity(results.len());
@@ -83,5 +176,107 @@ impl<'a> Told<'a> {
         let pieces = futures::stream::iter(pieces.map(Ok));
         let content_type = HeaderValue::from_static("application/json");
         Ok(Response::sized_stream(StatusCode::OK, content_type, size, pieces))
+    }
+}
+
+/// `query_status` of PostHog's clients, without `results`.
+#[derive(Debug, Serialize)]
+pub(super) struct StatusBody<'s> {
+    id: &'s str,
+    team_id: i64,
+    query_async: bool,
+    complete: bool,
+    error: bool,
+    error_message: Option<&'s str>,
+    start_time: String,
+    pickup_time: String,
+    end_time: Option<String>,
+    expiration_time: Option<String>,
+    query_progress: Option<()>,
+    labels: Option<()>,
+    task_id: Option<()>,
+    insight_id: Option<()>,
+    dashboard_id: Option<()>,
+}
+
+/// A query that is answered later.
+#[derive(Debug)]
+pub struct Later {
+    /// The name under which the client asks for it.
+    pub(super) id: String,
+    /// What has become of it.
+    pub(super) status: Status,
+    /// The settings of the project.
+    pub(super) owner: ProjectSettings,
+}
+
+impl Later {
+    /// `{"query_status": {..., "results": ...}}`.
+    fn text(&self) -> Result<Vec<u8>, Problem> {
+        let body = serde_json::to_string(&status_body(&self.id, &self.status, &self.owner));
+        let body = body.map_err(|error| Problem::of(Kind::Internal, &error))?;
+        let body = body.strip_suffix('}').unwrap_or_default();
+        let mut text = format!("{{\"query_status\":{body},\"results\":").into_bytes();
+        match &self.status.ended {
+            Some((_, Outcome::Answer(key, answer))) => {
+                let (answer, owner) = (Arc::clone(answer), self.owner.clone());
+                Told { key: *key, answer, owner, is_cached: false }.add_to(&mut text)?;
+            }
+            _ => text.extend_from_slice(b"null"),
+        }
+        text.extend_from_slice(b"}}");
+        Ok(text)
+    }
+}
+
+impl Output for Later {
+    fn describe(shape: &mut Shape) {
+        let of = Success::of::<by_hand::QueryLater>;
+        shape.success = Some(of(StatusCode::OK, "It is answered"));
+        shape.others = vec![
+            of(StatusCode::ACCEPTED, "It is being computed"),
+            of(StatusCode::BAD_REQUEST, "It has no answer: error_message says why"),
+        ];
+    }
+
+    async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
+        let code = match self.status.ended.as_ref().map(|(_, outcome)| outcome) {
+            None => StatusCode::ACCEPTED,
+            Some(Outcome::Answer(..)) => StatusCode::OK,
+            Some(Outcome::Failed { is_fault: true, .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+            Some(Outcome::Failed { .. }) => StatusCode::BAD_REQUEST,
+        };
+        Ok(Response::json_bytes(code, self.text()?))
+    }
+}
+
+/// What has become of a query, without the answer.
+pub(super) fn status_body<'s>(
+    id: &'s str,
+    status: &'s Status,
+    owner: &'s ProjectSettings,
+) -> StatusBody<'s> {
+    let ended = status.ended.as_ref();
+    let error = match ended.map(|(_, outcome)| outcome) {
+        None | Some(Outcome::Answer(..)) => None,
+        Some(Outcome::Failed { detail, is_fault }) => Some((detail.as_str(), *is_fault)),
+    };
+    StatusBody {
+        id,
+        team_id: owner.project.0,
+        query_async: !status.is_waited,
+        complete: ended.is_some(),
+        error: error.is_some(),
+        // What is the server's fault tells nothing of the server.
+        error_message: error.filter(|(_, is_fault)| !is_fault).map(|(detail, _)| detail),
+        start_time: status.started_at.to_rfc3339(),
+        pickup_time: status.started_at.to_rfc3339(),
+        end_time: ended.map(|(at, _)| at.to_rfc3339()),
+        expiration_time: ended.map(|(at, _)| at.saturating_add(KEPT).to_rfc3339()),
+        query_progress: None,
+        labels: None,
+        task_id: None,
+        insight_id: None,
+        dashboard_id: None,
     }
 }

@@ -3,22 +3,19 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::fields::refused;
-use crate::response::{Problem, Response};
+use crate::response::Problem;
 use crate::routes::query;
-use crate::routes::query::answer::Told;
+use crate::routes::query::answer::{Answer, Told};
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
 use weir_app::App;
-use weir_base::error::Kind;
-use weir_insights::cache::Answer;
 use weir_insights::node::NodeError;
-use weir_insights::{InsightError, ProjectSettings};
+use weir_insights::{InsightError, ProjectSettings, cache};
 use weir_metadata::accounts::Project;
 use weir_wire::query_node;
 
@@ -34,31 +31,27 @@ pub(super) async fn answer(
     asker: &Principal,
     node: &Value,
     (refresh, id): (Refresh, Option<String>),
-) -> Result<Response, Problem> {
+) -> Result<Answer, Problem> {
     let (kind, node) = unwrapped(node);
     let question = Question::parse(kind, node)?;
-    let settings = settings(&asker.project);
-    let key = question.key(node, &settings, app.engine.now());
+    let owner = settings(&asker.project);
+    let key = question.key(node, &owner, app.engine.now());
     if refresh.takes_kept()
-        && let Some(answer) = question.kept(app, &key, &settings)?
+        && let Some(answer) = question.kept(app, &key, &owner)?
     {
-        return told(&Told::new(key, &answer, &settings, true));
+        return Ok(Answer::Told(Told { key, answer, owner, is_cached: true }));
     }
     if refresh == Refresh::ForceCache {
-        let body = json!({"cache_key": key.to_string(), "query_status": null});
-        return Ok(Response::json(StatusCode::OK, &body));
+        return Ok(Answer::NotKept(key));
     }
     if refresh.is_later() {
-        return status::begin(app, asker, (key, node.clone(), question), (id, settings));
+        let later = status::begin(app, asker, (key, node.clone(), question), (id, owner))?;
+        return Ok(Answer::Later(later));
     }
     let computing =
-        Box::pin(async { question.computed(app, (&key, node), &settings).await.map_err(problem) });
+        Box::pin(async { question.computed(app, (&key, node), &owner).await.map_err(problem) });
     let answer = status::cancellable(app, asker, id, computing).await?;
-    told(&Told::new(key, &answer, &settings, false))
-}
-
-fn told(told: &Told<'_>) -> Result<Response, Problem> {
-    told.response().map_err(|error| Problem::of(Kind::Internal, &error))
+    Ok(Answer::Told(Told { key, answer, owner, is_cached: false }))
 }
 
 /// The answer to a node of a project, and whether it is a kept one, which is given while it is still right.
@@ -66,7 +59,7 @@ pub(in crate::routes) async fn kept_or_computed(
     app: &App,
     project: &Project,
     node: &Value,
-) -> Result<(Arc<Answer>, bool), Problem> {
+) -> Result<(Arc<cache::Answer>, bool), Problem> {
     let (kind, node) = unwrapped(node);
     let question = Question::parse(kind, node)?;
     let settings = settings(project);

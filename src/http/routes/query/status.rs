@@ -1,19 +1,21 @@
 //! Answers that are computed while the client does not wait: how this begins ([`begin`]); those that it waits for and may
 //! cancel ([`cancellable`]); and `P/query/:id/`, where clients ask for the former and cancel both.
 
-use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::call::Call;
 use crate::fields::{Fields, missing};
 use crate::lasting::ENDED;
-use crate::openapi::{Description, INVALID, by_hand};
-use crate::response::{Problem, Response};
-use crate::routes::query::answer::Told;
+use crate::openapi::{Body, Shape, by_hand};
+use crate::operation::input::{InBody, input};
+use crate::operation::output::Created;
+use crate::operation::{Context, Operation};
+use crate::response::Problem;
+use crate::routes::query::answer::{Later, status_body};
 use crate::routes::query::insight::settings;
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::client_query_id;
@@ -22,31 +24,11 @@ use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_insights::cache::Key;
 use weir_insights::jobs::{
-    Begun, CANCELLED, Cancelled, KEPT, Outcome, RUNNING_PER_KEY_MAX, Status, Ticket,
+    Begun, CANCELLED, Cancelled, Outcome, RUNNING_PER_KEY_MAX, Status, Ticket,
 };
 use weir_insights::{InsightError, ProjectSettings};
 use weir_metadata::accounts::KeyId;
 use weir_metadata::members::Level;
-
-/// `query_status` of PostHog's clients, without `results`.
-#[derive(Debug, Serialize)]
-struct StatusBody<'s> {
-    id: &'s str,
-    team_id: i64,
-    query_async: bool,
-    complete: bool,
-    error: bool,
-    error_message: Option<&'s str>,
-    start_time: String,
-    pickup_time: String,
-    end_time: Option<String>,
-    expiration_time: Option<String>,
-    query_progress: Option<()>,
-    labels: Option<()>,
-    task_id: Option<()>,
-    insight_id: Option<()>,
-    dashboard_id: Option<()>,
-}
 
 /// Begins to compute an answer: 202.
 pub(super) fn begin(
@@ -54,10 +36,10 @@ pub(super) fn begin(
     asker: &Principal,
     what: (Key, Value, Question),
     (id, owner): (Option<String>, ProjectSettings),
-) -> Result<Response, Problem> {
+) -> Result<Later, Problem> {
     let id = id.unwrap_or_else(|| Uuid::new_v4().to_string());
     let status = begun(app, asker.key.id, what, (id.clone(), owner.clone()))?;
-    response(&id, &status, &owner)
+    Ok(Later { id, status, owner })
 }
 
 /// Begins to compute a saved insight, unless it is computed already: the `query_status`. Its id is the key of its
@@ -133,13 +115,24 @@ async fn compute(
     ticket.end(outcome, app.node.clock.now());
 }
 
-/// `GET P/query/:id/`.
-pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let owner = settings(&call.asker.project);
-    let id = (owner.project, call.id().to_owned());
-    let status = app.node.jobs.status(&id, app.node.clock.now());
-    let status = status.ok_or_else(unknown)?;
-    response(&id.1, &status, &owner)
+input! {
+    /// What became of a query that is answered later.
+    pub struct Retrieve {
+        path id: String,
+    }
+}
+
+impl Operation for Retrieve {
+    type Who = Principal;
+    type Out = Later;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (node, owner) = (&cx.app.node, settings(&cx.who.project));
+        let id = (owner.project, self.id);
+        let status = node.jobs.status(&id, node.clock.now()).ok_or_else(unknown)?;
+        Ok(Later { id: id.1, status, owner })
+    }
 }
 
 /// What `computing` gives, which can be cancelled under this id meanwhile.
@@ -163,28 +156,65 @@ pub(in crate::routes) async fn cancellable<T>(
     }
 }
 
-pub(crate) const CANCEL: Description =
-    Description::created::<by_hand::AnyObject>("Cancel the query with a client_query_id")
-        .body::<by_hand::AnyObject>()
-        .or(&[INVALID]);
+/// The name of a query, which a client gave it.
+#[derive(Debug)]
+pub struct Named(String);
 
-/// `POST P/insights/cancel/` with `client_query_id`, as clients of insights do; the same as [`cancel`].
-pub async fn cancel_insight(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("client_query_id")?;
-    let id = client_query_id(&mut fields)?;
-    let id = (call.asker.project.id, id.ok_or_else(|| missing("client_query_id"))?);
-    stop(app, &call.asker, &id)?;
-    Ok(Response::json(StatusCode::CREATED, &json!({})))
+impl InBody for Named {
+    fn describe(shape: &mut Shape) {
+        shape.body = Some(Body::of::<by_hand::AnyObject>(true));
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Problem> {
+        fields.require("client_query_id")?;
+        client_query_id(fields)?.map(Self).ok_or_else(|| missing("client_query_id"))
+    }
 }
 
-/// `DELETE P/query/:id/`.
-pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = (call.asker.project.id, call.id().to_owned());
-    if !stop(app, &call.asker, &id)? && app.node.jobs.status(&id, app.node.clock.now()).is_none() {
-        return Err(unknown());
+input! {
+    /// Cancels the query with a `client_query_id`, as clients of insights do; the same as [`Cancel`].
+    pub struct CancelInsight {
+        body named: Named,
     }
-    Ok(Response::json(StatusCode::OK, &json!({"message": "Query cancelled."})))
+}
+
+impl Operation for CancelInsight {
+    type Who = Principal;
+    type Out = Created<by_hand::AnyObject>;
+    const SCOPE: &'static str = "insight:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        stop(&cx.app, &cx.who, &(cx.who.project.id, self.named.0))?;
+        Ok(Created(by_hand::AnyObject::new()))
+    }
+}
+
+/// What is said of a query that is cancelled.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+pub struct Message {
+    message: &'static str,
+}
+
+input! {
+    /// Cancels a query that is answered later.
+    pub struct Cancel {
+        path id: String,
+    }
+}
+
+impl Operation for Cancel {
+    type Who = Principal;
+    type Out = Message;
+    const SCOPE: &'static str = "query:read";
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (node, id) = (&cx.app.node, (cx.who.project.id, self.id));
+        if !stop(&cx.app, &cx.who, &id)? && node.jobs.status(&id, node.clock.now()).is_none() {
+            return Err(unknown());
+        }
+        Ok(Message { message: "Query cancelled." })
+    }
 }
 
 /// Cancels a running query; false if there is none.
@@ -209,56 +239,4 @@ fn stop(app: &App, asker: &Principal, id: &(ProjectId, String)) -> Result<bool, 
 
 fn unknown() -> Problem {
     Problem::not_found("Not found.")
-}
-
-fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Result<Response, Problem> {
-    let code = match status.ended.as_ref().map(|(_, outcome)| outcome) {
-        None => StatusCode::ACCEPTED,
-        Some(Outcome::Answer(..)) => StatusCode::OK,
-        Some(Outcome::Failed { is_fault: true, .. }) => StatusCode::INTERNAL_SERVER_ERROR,
-        Some(Outcome::Failed { .. }) => StatusCode::BAD_REQUEST,
-    };
-    let text = text(id, status, owner).map_err(|error| Problem::of(Kind::Internal, &error))?;
-    Ok(Response::json_bytes(code, text))
-}
-
-/// `{"query_status": {..., "results": ...}}`.
-fn text(id: &str, status: &Status, owner: &ProjectSettings) -> Result<Vec<u8>, serde_json::Error> {
-    let body = serde_json::to_string(&status_body(id, status, owner))?;
-    let body = body.strip_suffix('}').unwrap_or_default();
-    let mut text = format!("{{\"query_status\":{body},\"results\":").into_bytes();
-    match &status.ended {
-        Some((_, Outcome::Answer(key, answer))) => {
-            Told::new(*key, answer, owner, false).add_to(&mut text)?;
-        }
-        _ => text.extend_from_slice(b"null"),
-    }
-    text.extend_from_slice(b"}}");
-    Ok(text)
-}
-
-fn status_body<'s>(id: &'s str, status: &'s Status, owner: &'s ProjectSettings) -> StatusBody<'s> {
-    let ended = status.ended.as_ref();
-    let error = match ended.map(|(_, outcome)| outcome) {
-        None | Some(Outcome::Answer(..)) => None,
-        Some(Outcome::Failed { detail, is_fault }) => Some((detail.as_str(), *is_fault)),
-    };
-    StatusBody {
-        id,
-        team_id: owner.project.0,
-        query_async: !status.is_waited,
-        complete: ended.is_some(),
-        error: error.is_some(),
-        // What is the server's fault tells nothing of the server.
-        error_message: error.filter(|(_, is_fault)| !is_fault).map(|(detail, _)| detail),
-        start_time: status.started_at.to_rfc3339(),
-        pickup_time: status.started_at.to_rfc3339(),
-        end_time: ended.map(|(at, _)| at.to_rfc3339()),
-        expiration_time: ended.map(|(at, _)| at.saturating_add(KEPT).to_rfc3339()),
-        query_progress: None,
-        labels: None,
-        task_id: None,
-        insight_id: None,
-        dashboard_id: None,
-    }
 }

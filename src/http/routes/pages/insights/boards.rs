@@ -10,6 +10,8 @@ use tokio::sync::OnceCell;
 
 use crate::beside::beside;
 use crate::response::Problem;
+use crate::routes::documents::kinds::Dashboards;
+use crate::routes::documents::listed::List;
 use crate::routes::documents::results::{Frame, Question, question_of};
 use crate::routes::documents::tiles;
 use crate::routes::pages::files;
@@ -18,11 +20,10 @@ use crate::routes::pages::insights::load::{listed, saved, saved_of};
 use crate::routes::pages::insights::saved::new_board;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
 use crate::routes::query;
-use crate::routes::query::insight;
+use crate::routes::query::{answer, insight};
 use crate::routes::store::problem;
+use weir_api::query::Rows;
 use weir_app::App;
-use weir_base::error::Kind as Fault;
-use weir_event::json;
 use weir_metadata::accounts::Project;
 use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_web::insight::dashboard::{HEIGHT, LAYOUT, Place, Tile};
@@ -39,7 +40,8 @@ use weir_web::state::stored;
 pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&visit.asking, ("dashboards/", &[]), ("dashboards", format)).await;
+        let list = List::<Dashboards>::all;
+        return files::of_list(&visit.asking, list, ("dashboards", format)).await;
     }
     let dashboards = saved_of(app, asker, Kind::Dashboard).await?;
     let content = html! {
@@ -238,14 +240,8 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
     }
 }
 
-/// The rows of a node, as the API answers them.
-pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Value, Problem> {
+/// The rows of a node.
+pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Rows, Problem> {
     let (answer, _) = insight::kept_or_computed(app, project, node).await?;
-    let read = move || {
-        let failed = |error| Problem::of(Fault::Internal, &error);
-        let mut told = answer.told().map_err(failed)?;
-        told.insert("results".to_owned(), json::restore(&answer.results).map_err(failed)?);
-        Ok(Value::Object(told))
-    };
-    beside(&app.node.cpu, read).await
+    beside(&app.node.cpu, move || answer::rows(&answer)).await
 }

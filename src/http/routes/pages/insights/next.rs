@@ -9,7 +9,7 @@ use crate::routes::pages::insights::people::{FILE_PERSONS, behind};
 use crate::routes::pages::insights::span;
 use crate::routes::pages::visit::Asking;
 use weir_web::insight::next as shown;
-use weir_web::parts::{items, literal, text};
+use weir_web::parts::{literal, text};
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::point::Point;
@@ -40,8 +40,8 @@ pub(super) async fn events(
         return Ok(html! {});
     }
     let answer = asking.sql(&statement(&source, &persons)).await?;
-    let row = |row: &Value| Some((row.get(0)?.as_str()?.to_owned(), row.get(1)?.as_u64()?));
-    let events: Vec<(String, u64)> = items(&answer, "results").iter().filter_map(row).collect();
+    let row = |row: &Vec<Value>| Some((row.first()?.as_str()?.to_owned(), row.get(1)?.as_u64()?));
+    let events: Vec<(String, u64)> = answer.results.iter().filter_map(row).collect();
     let is_part = found.has_more;
     Ok(shown::events(
         asking.project(),

@@ -9,6 +9,7 @@ use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::documents::Create;
 use crate::routes::documents::kinds::{Dashboards, Insights};
+use crate::routes::documents::listed::List;
 use crate::routes::documents::results::{Frame, Question as Asked, question_of};
 use crate::routes::documents::sent::New;
 use crate::routes::pages::files;
@@ -50,7 +51,8 @@ const BASIC: [(&str, &str); 1] = [("basic", "true")];
 pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     if let Some(format) = files::wanted(&visit)? {
-        return files::of_list(&visit.asking, ("insights/", &BASIC), ("insights", format)).await;
+        let list = List::<Insights>::basic;
+        return files::of_list(&visit.asking, list, ("insights", format)).await;
     }
     let insights = saved_of(app, asker, Stored::Insight).await?;
     let content = html! {

@@ -1,43 +1,7 @@
-//! One call of a management endpoint: [`Call`], with the parameters of its path and the format of its
-//! response. Made by the router; route functions take what they need.
-
-use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
-
-use percent_encoding::percent_decode_str;
+//! Formats of responses: [`Rendering`], and how one is chosen, by the path, the query or the headers of a request.
 
 use crate::request::Request;
-use crate::response::{Problem, Response};
-
-/// What an endpoint returns.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
-
-/// An authorized request to a management endpoint.
-#[derive(Debug)]
-pub struct Call<Who> {
-    /// The authenticated caller, with the project if the endpoint has one.
-    pub asker: Who,
-    /// The values of the `:names` in the path, decoded, in their order. The organization is the first
-    /// of them; the project is in `asker` instead.
-    pub parameters: Vec<String>,
-    /// The format of the response.
-    pub rendering: Rendering,
-    /// The request, its body unread.
-    pub request: Request,
-}
-
-impl<Who> Call<Who> {
-    /// The value of the first `:name` in the path; empty if the path has none.
-    pub fn id(&self) -> &str {
-        self.parameters.first().map_or("", String::as_str)
-    }
-
-    /// The value of the second `:name` in the path; empty if the path has none.
-    pub fn second_id(&self) -> &str {
-        self.parameters.get(1).map_or("", String::as_str)
-    }
-}
+use crate::response::Problem;
 
 /// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,14 +84,9 @@ impl Rendering {
     }
 }
 
-/// A part of a path, percent-decoded.
-pub fn decode(part: &str) -> Cow<'_, str> {
-    percent_decode_str(part).decode_utf8_lossy()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Rendering, Renderings, decode};
+    use super::{Rendering, Renderings};
     use crate::response::Response;
 
     /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if
@@ -154,19 +113,6 @@ mod tests {
             let found = Rendering::choose(has, suffix, format, accept)
                 .map_err(|problem| Response::from(problem).status.as_u16());
             assert_eq!(found, expected, "{has:?} {suffix:?} {format:?} {accept:?}");
-        }
-    }
-
-    #[test]
-    fn parts_of_paths_are_decoded() {
-        for (part, decoded) in [
-            ("7", "7"),
-            ("%40current", "@current"),
-            ("a+b%26c=d", "a+b&c=d"),
-            ("%e2%82%ac", "€"),
-            ("%ff%4", "\u{fffd}%4"),
-        ] {
-            assert_eq!(decode(part), decoded);
         }
     }
 }
