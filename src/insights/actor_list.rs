@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, StringViewArray,
-    UInt64Builder,
+    ArrayRef, Float64Array, ListBuilder, RecordBatch, StringViewArray, UInt64Builder,
 };
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
@@ -19,10 +18,11 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::answered::Answered;
+use crate::columns::text;
 use crate::dependence::Dependence;
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
-use crate::select::{Select, Special};
+use crate::select::{Select, Special, Written};
 use crate::selection::{Unit, searched};
 use crate::sql::SqlQuery;
 use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
@@ -31,8 +31,8 @@ use weir_identity::view::View as IdentityView;
 use weir_query::dialect::sql_text::literal;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
-use weir_query::kernel::view::{FILTERED, View};
-use weir_query::output::lists::{Cell, Content, Layout, Shown};
+use weir_query::kernel::view::View;
+use weir_query::output::lists::{Cell, Content};
 
 /// The kinds of its nodes: that of today, and those of older clients.
 pub const KINDS: [&str; 3] = ["ActorsQuery", "PersonsQuery", "PersonsNode"];
@@ -83,6 +83,8 @@ pub enum ActorCell {
 }
 
 impl Special for ActorCell {
+    const MISSING: Option<usize> = Some(0);
+
     fn named(name: &str) -> Option<Self> {
         match name {
             "actor" | "person" => Some(Self::Actor),
@@ -200,34 +202,19 @@ impl ActorsQuery {
             if let Some(found) = found {
                 actors = beside(actors, view.rows(rows(found)?)?)?;
             }
-            let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
-            let writing = async move {
-                let from = format!("{FILTERED}.actors");
-                select.written((&own, &settings), &from, &["id"])
-            };
-            let written = engine.planned(writing).await?;
-            let (limit, offset) = self.select.page;
-            let limit = limit.min(engine.rows_max()).max(1);
+            let written = self.select.written(engine, (&view, owner), &[("id", false)]);
+            let Written { query, columns, .. } = written.await?;
             let persons = engine.persons(owner.project);
-            let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
-                name,
-                content: match cell {
-                    Some(cell) => cell.made((self.unit, &persons), &body, &places),
-                    None => Content::Column(places.first().copied().unwrap_or_default()),
-                },
-            });
-            let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-            let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
+            let made =
+                |cell: ActorCell, places: &[usize]| cell.made((self.unit, &persons), &body, places);
             let source = self.source.as_ref().map(|source| source.text.clone());
-            let planning = async move {
+            let planning = Box::pin(async move {
                 if let Some(source) = source {
                     actors = beside(actors, keyed(&view.sql(&source).await?)?)?;
                 }
-                view.name_rows("actors", actors)?;
-                view.composed(&sql).await
-            };
-            let lists = engine.lists(owner.project, planning, layout).await?;
-            Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
+                view.composed(("actors", actors), query).await
+            });
+            self.select.answered(engine, owner.project, (columns, made), planning).await
         })
     }
 
@@ -276,55 +263,29 @@ impl ActorCell {
         body: &Body,
         places: &[usize],
     ) -> Content {
-        let constant = |text: &'static [u8]| {
-            move |_: &RecordBatch, _: usize, out: &mut Vec<u8>| {
-                out.extend_from_slice(text);
-                Ok::<(), IdentityError>(())
-            }
-        };
-        let place = places.first().copied();
-        let (view, body) = (Arc::clone(view), Arc::clone(body));
-        let actor = move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-            let id = place.and_then(|place| text(batch.columns().get(place)?, row));
-            let who = id.and_then(|id| unit.who(id));
-            let actor = match who {
-                Some(who) => body(&view, &who)?,
-                None => json!({"id": id}),
+        let (view, body, places) = (Arc::clone(view), Arc::clone(body), places.to_vec());
+        let cell: Cell = Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+            let at = |number: usize| text((batch, row), places.get(number).copied());
+            let id = at(0);
+            let made = match self {
+                Self::GroupName => json!({"display_name": at(1).or(id), "key": id}),
+                Self::Actor | Self::Group => match id.and_then(|id| unit.who(id)) {
+                    Some(who) => body(&view, &who)?,
+                    None => json!({"id": id}),
+                },
+                Self::Delete => json!(1),
+                Self::Recordings => json!([]),
             };
-            out.extend_from_slice(actor.to_string().as_bytes());
-            Ok::<(), IdentityError>(())
+            out.extend_from_slice(made.to_string().as_bytes());
+            Ok(())
+        });
+        let kind = match self {
+            Self::GroupName | Self::Actor | Self::Group => "Tuple",
+            Self::Delete => "UInt8",
+            Self::Recordings => "Array(String)",
         };
-        match self {
-            Self::GroupName => {
-                let name = places.get(1).copied();
-                let named = move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-                    let at = |place: Option<usize>| {
-                        place.and_then(|place| text(batch.columns().get(place)?, row))
-                    };
-                    let key = at(place);
-                    let body = json!({"display_name": at(name).or(key), "key": key});
-                    out.extend_from_slice(body.to_string().as_bytes());
-                    Ok::<(), IdentityError>(())
-                };
-                Content::Made("Tuple", Arc::new(named))
-            }
-            Self::Actor | Self::Group => {
-                let cell: Cell = Arc::new(actor);
-                Content::Made("Tuple", cell)
-            }
-            Self::Delete => Content::Made("UInt8", Arc::new(constant(b"1"))),
-            Self::Recordings => Content::Made("Array(String)", Arc::new(constant(b"[]"))),
-        }
+        Content::Made(kind, cell)
     }
-}
-
-/// A text of either kind of columns.
-fn text(column: &ArrayRef, row: usize) -> Option<&str> {
-    if column.is_null(row) {
-        return None;
-    }
-    let plain = || Some(column.as_string_opt::<i32>()?.value(row));
-    column.as_string_view_opt().map(|texts| texts.value(row)).or_else(plain)
 }
 
 /// Actors with what a source has beside their ids. An actor that a source has twice is there twice.

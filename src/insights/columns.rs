@@ -1,6 +1,6 @@
 //! Values on their way into plans and out of their answers.
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, lit};
@@ -20,4 +20,11 @@ pub fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
         Some(texts.iter().map(|text| text.unwrap_or_default().to_owned()).collect())
     };
     batch.column_by_name(name).and_then(texts).unwrap_or_default()
+}
+
+/// The text in a row of the column at a place.
+pub(crate) fn text((batch, row): (&RecordBatch, usize), place: Option<usize>) -> Option<&str> {
+    let column = batch.columns().get(place?).filter(|column| column.is_valid(row))?;
+    let plain = || Some(column.as_string_opt::<i32>()?.value(row));
+    column.as_string_view_opt().map(|texts| texts.value(row)).or_else(plain)
 }

@@ -18,13 +18,13 @@ use uuid::Uuid;
 
 use crate::action::Action;
 use crate::answered::Answered;
-use crate::columns::time;
+use crate::columns::text;
 use crate::date_range::Parameters;
 use crate::dependence::Dependence;
-use crate::events::{newest, of_person};
+use crate::events::{newest, of_person, within};
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
-use crate::select::{Select, Special};
+use crate::select::{Select, Special, Written};
 use crate::selection::zone;
 use crate::{InsightError, ProjectSettings, person_name};
 use weir_base::clock::UnixMicros;
@@ -32,13 +32,12 @@ use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_identity::view::View as IdentityView;
-use weir_query::dialect::composed::Composed;
 use weir_query::dialect::sql_text::literal;
 use weir_query::events::expression_columns::with_columns;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
-use weir_query::kernel::view::{FILTERED, View};
-use weir_query::output::lists::{Cell, Content, Layout, Shown};
+use weir_query::kernel::view::View;
+use weir_query::output::lists::{Cell, Content};
 
 /// The kind of its nodes.
 pub const KIND: &str = "EventsQuery";
@@ -91,6 +90,8 @@ pub enum EventCell {
 }
 
 impl Special for EventCell {
+    const MISSING: Option<usize> = None;
+
     fn named(name: &str) -> Option<Self> {
         match name {
             "*" => Some(Self::Event),
@@ -206,36 +207,24 @@ impl EventsQuery {
             engine.wait().await?;
             let view = Arc::new(engine.view(owner.project).await?);
             let mut events = self.events(engine, (&view, owner), (after, before)).await?;
-            let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
-            let writing = async move {
-                let from = format!("{FILTERED}.events");
-                select.written((&own, &settings), &from, &["uuid DESC"])
-            };
-            let written = engine.planned(writing).await?;
-            let (limit, offset) = self.select.page;
-            let limit = limit.min(engine.rows_max()).max(1);
+            let written = self.select.written(engine, (&view, owner), &[("uuid", true)]);
+            let Written { query, times, columns, is_newest_first } = written.await?;
+            let (limit, offset) = self.select.page(engine);
             let wanted = offset.saturating_add(limit).saturating_add(1);
-            view.name_rows("events", events.clone())?;
-            if written.is_newest_first && wanted <= NEWEST_MAX {
-                let since = since(engine, &view, written.times, (after, before), wanted).await?;
-                let since = since
-                    .map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since))));
-                events = events.filter(since)?;
-                view.name_rows("events", events)?;
+            if is_newest_first && wanted <= NEWEST_MAX {
+                let (own, chosen) = (Arc::clone(&view), events.clone());
+                let planning = async move { own.composed(("events", chosen), times).await };
+                let times = engine.planned(planning).await?;
+                let bounds = (after, Some(before));
+                let newest = newest::condition(engine, (&view, &times), bounds, wanted).await?;
+                events = events.filter(newest)?;
             }
             let persons = engine.persons(owner.project);
-            let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
-                name,
-                content: match cell {
-                    Some(cell) => Content::Made("Tuple", cell.made(owner, &persons, &places)),
-                    None => Content::Column(places.first().copied().unwrap_or_default()),
-                },
-            });
-            let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-            let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
-            let lists =
-                engine.lists(owner.project, async move { view.composed(&sql).await }, layout);
-            Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
+            let made = |cell: EventCell, places: &[usize]| {
+                Content::Made("Tuple", cell.made(owner, &persons, places))
+            };
+            let planning = Box::pin(async move { view.composed(("events", events), query).await });
+            self.select.answered(engine, owner.project, (columns, made), planning).await
         })
     }
 
@@ -246,10 +235,7 @@ impl EventsQuery {
         (view, owner): (&View, &ProjectSettings),
         (after, before): (Option<UnixMicros>, UnixMicros),
     ) -> Result<DataFrame, InsightError> {
-        let mut events = view.events()?.filter(col("timestamp").lt(time(before)))?;
-        if let Some(after) = after {
-            events = events.filter(col("timestamp").gt(time(after)))?;
-        }
+        let mut events = within(view.events()?, (after, Some(before)))?;
         if !self.events.is_empty() {
             let names = self.events.iter().map(|name| lit(name.as_str())).collect();
             events = events.filter(col("event").in_list(names, false))?;
@@ -275,9 +261,7 @@ impl EventsQuery {
         let all = view.event_times().unwrap_or((UnixMicros(0), UnixMicros(0)));
         let bounds = (after.map_or(all.0, |after| after.max(all.0)), before.min(all.1));
         events = with_columns(view, events, bounds, &conditions).await?;
-        for condition in conditions {
-            events = events.filter(condition)?;
-        }
+        let events = conditions.into_iter().try_fold(events, DataFrame::filter)?;
         Ok(view.as_events(events).await?)
     }
 }
@@ -329,21 +313,6 @@ impl Dates {
     }
 }
 
-/// The time of the last of the newest events that are wanted, of those that a view has chosen.
-async fn since(
-    engine: &Engine,
-    view: &Arc<View>,
-    times: Composed,
-    (after, before): (Option<UnixMicros>, UnixMicros),
-    wanted: usize,
-) -> Result<Option<i64>, InsightError> {
-    let Some((oldest, newest)) = view.event_times() else { return Ok(None) };
-    let own = Arc::clone(view);
-    let rows = engine.planned(async move { own.composed(&times).await }).await?;
-    let bounds = (after.map_or(oldest, |after| oldest.max(after)), newest.min(before));
-    Ok(newest::since(engine, (&rows, "timestamp"), bounds, wanted).await?)
-}
-
 /// The person of today with an id or a uuid, which may be that of one who was merged into another.
 async fn person_called(
     engine: &Engine,
@@ -367,45 +336,33 @@ impl EventCell {
     fn made(self, owner: &ProjectSettings, view: &Arc<IdentityView>, places: &[usize]) -> Cell {
         let (project, places) = (owner.project, places.to_vec());
         let (view, names) = (Arc::clone(view), owner.person_names.clone());
-        match self {
-            Self::Event => Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-                write_event((batch, row), &places, project, out);
-                Ok::<(), IdentityError>(())
-            }),
-            Self::Person => Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-                let (distinct_id, person) = person_in((batch, row), &places);
-                let found = found(&view, project, person)?;
-                let body = match found {
+        Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+            let at = |number: usize| text((batch, row), places.get(number).copied());
+            let (first, person) = (at(0).unwrap_or_default(), at(1).unwrap_or_default());
+            let body = match self {
+                Self::Event => {
+                    write_event((batch, row), &places, project, out);
+                    return Ok(());
+                }
+                Self::Person => match found(&view, project, person)? {
                     Some(person) => json!({
                         "uuid": person.uuid.to_string(), "created_at": person.created_at.to_rfc3339(),
-                        "properties": person.properties, "distinct_id": distinct_id,
+                        "properties": person.properties, "distinct_id": first,
                     }),
-                    None => json!({"distinct_id": distinct_id}),
-                };
-                out.extend_from_slice(body.to_string().as_bytes());
-                Ok(())
-            }),
-            Self::Elements => {
-                Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-                    let chain = text((batch, row), places.first().copied()).unwrap_or_default();
-                    out.extend_from_slice(elements::body(chain).to_string().as_bytes());
-                    Ok(())
-                })
-            }
-            Self::PersonName => {
-                Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
-                    let (distinct_id, person) = person_in((batch, row), &places);
+                    None => json!({"distinct_id": first}),
+                },
+                Self::Elements => elements::body(first),
+                Self::PersonName => {
                     let properties = found(&view, project, person)?.map(|person| person.properties);
                     let name = properties
                         .and_then(|properties| person_name::of(names.as_deref(), &properties));
-                    let name = name.as_deref().unwrap_or(distinct_id);
-                    let body =
-                        json!({"display_name": name, "id": person, "distinct_id": distinct_id});
-                    out.extend_from_slice(body.to_string().as_bytes());
-                    Ok(())
-                })
-            }
-        }
+                    let name = name.as_deref().unwrap_or(first);
+                    json!({"display_name": name, "id": person, "distinct_id": first})
+                }
+            };
+            out.extend_from_slice(body.to_string().as_bytes());
+            Ok(())
+        })
     }
 }
 
@@ -417,23 +374,6 @@ fn found(
     match Uuid::try_parse(person) {
         Ok(uuid) => view.person_by_uuid(project, uuid),
         Err(_) => Ok(None),
-    }
-}
-
-/// The distinct id and the person of an event.
-fn person_in<'b>(row: (&'b RecordBatch, usize), places: &[usize]) -> (&'b str, &'b str) {
-    let at = |number: usize| text(row, places.get(number).copied()).unwrap_or_default();
-    (at(0), at(1))
-}
-
-fn text((batch, row): (&RecordBatch, usize), place: Option<usize>) -> Option<&str> {
-    let column = batch.columns().get(place?)?;
-    if column.is_null(row) {
-        return None;
-    }
-    match column.as_string_view_opt() {
-        Some(texts) => Some(texts.value(row)),
-        None => column.as_string_opt::<i32>().map(|texts| texts.value(row)),
     }
 }
 

@@ -31,7 +31,7 @@ use weir_identity::view::View as IdentityView;
 use weir_query::events::event_property::whole_text;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
-use weir_query::kernel::view::{ExactColumns, View};
+use weir_query::kernel::view::View;
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
@@ -108,13 +108,6 @@ pub struct ValuesQuestion {
     pub after: Option<UnixMicros>,
 }
 
-/// One project's events as of one snapshot, and which of them are asked for.
-struct Source<'e> {
-    engine: &'e Engine,
-    view: View,
-    condition: Option<Expr>,
-}
-
 /// The newest events that answer `question`, by time and then by id, both descending; `limit` of
 /// them after the first `offset`.
 pub fn latest(
@@ -129,25 +122,17 @@ pub fn latest(
         if wanted > rows_max {
             return Err(QueryError::TooManyRows(rows_max));
         }
-        let (after, before) = (question.after, question.before);
         engine.note_events_named(project, question.event.as_deref());
+        let bounds = (question.after, question.before);
         // One person's events are few and anywhere, so a second pass would cost as much as the first.
         let is_of_one = question.distinct_id.is_some() || question.person.is_some();
-        // Persons and groups in the condition are as of every acknowledged event.
-        engine.wait().await?;
-        let condition = condition(engine, project, question).await?;
-        let source = Source::of(engine, project, condition).await?;
-        let since = match is_of_one {
-            true => after.map(|after| after.0).or(Some(i64::MIN)),
-            false => source.since(wanted, (after, before)).await?,
-        };
-        let Some(since) = since else { return Ok(Vec::new()) };
-        let rows = source.table().await?;
-        let rows = rows.filter(col("timestamp").gt_eq(time(UnixMicros(since))))?;
-        let rows = within(rows, after, before)?;
+        let (view, mut rows) = question.rows(engine, project).await?;
+        if !is_of_one {
+            let newest = newest::condition(engine, (&view, &rows), bounds, wanted).await?;
+            rows = rows.filter(newest)?;
+        }
         let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
-        let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
-        collect(engine, rows).await
+        collect(engine, rows.sort(order)?.limit(offset, Some(limit))?).await
     })
 }
 
@@ -158,10 +143,9 @@ pub fn by_id(
     id: Uuid,
 ) -> BoxFuture<'_, Result<Option<EventRow>, QueryError>> {
     Box::pin(async move {
-        let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
-        let rows = source.table().await?;
+        let events = engine.view(project).await?.table("events").await?;
         // A copy of an event that slipped in twice is the same event.
-        let rows = source.filtered(rows)?.limit(0, Some(1))?;
+        let rows = events.filter(col("uuid").eq(lit(id.to_string())))?.limit(0, Some(1))?;
         Ok(collect(engine, rows).await?.pop())
     })
 }
@@ -174,8 +158,8 @@ pub fn values(
     question: ValuesQuestion,
 ) -> BoxFuture<'_, Result<Vec<String>, QueryError>> {
     Box::pin(async move {
-        let source = Source::of(engine, project, None).await?;
-        let value = whole_text(&question.key, source.view.exact());
+        let view = engine.view(project).await?;
+        let value = whole_text(&question.key, view.exact());
         let mut condition = value.clone().is_not_null();
         engine.note_events_named(project, question.events.iter().map(String::as_str));
         if !question.events.is_empty() {
@@ -187,7 +171,8 @@ pub fn values(
             let part = lit(question.part.to_lowercase());
             condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
         }
-        let rows = within(source.table().await?, question.after, None)?.filter(condition)?;
+        let rows =
+            within(view.table("events").await?, (question.after, None))?.filter(condition)?;
         let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
         let (_, batches) = engine.collect(rows).await?;
         let values = batches.iter().flat_map(|batch| texts(batch, "value"));
@@ -195,27 +180,31 @@ pub fn values(
     })
 }
 
-/// The names of the events that a question asks for, and everything else but the times.
-async fn condition(
-    engine: &Engine,
-    project: ProjectId,
-    question: EventsQuestion,
-) -> Result<Option<Expr>, QueryError> {
-    let person = match question.person {
-        Some(person) => Some(of_person(engine, project, person).await?),
-        None => None,
-    };
-    let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
-    // Each source is of its own moment, which is not known yet.
-    let exact = ExactColumns::default();
-    let properties = question.properties.condition(engine, project, exact);
-    let conditions = [
-        equal("event", question.event),
-        equal("distinct_id", question.distinct_id),
-        person,
-        properties,
-    ];
-    Ok(conditions.into_iter().flatten().reduce(Expr::and))
+impl EventsQuestion {
+    /// The events that answer it, of a view that has every acknowledged one.
+    async fn rows(
+        self,
+        engine: &Engine,
+        project: ProjectId,
+    ) -> Result<(View, DataFrame), QueryError> {
+        // Persons and groups in the conditions are as of every acknowledged event.
+        engine.wait().await?;
+        let view = engine.view(project).await?;
+        let person = match self.person {
+            Some(person) => Some(of_person(engine, project, person).await?),
+            None => None,
+        };
+        let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
+        let conditions = [
+            equal("event", self.event),
+            equal("distinct_id", self.distinct_id),
+            person,
+            self.properties.condition(engine, project, view.exact()),
+        ];
+        let rows = within(view.table("events").await?, (self.after, self.before))?;
+        let rows = conditions.into_iter().flatten().try_fold(rows, DataFrame::filter)?;
+        Ok((view, rows))
+    }
 }
 
 /// The events of a person. They have its distinct ids, whatever person they were stored with, and
@@ -245,55 +234,14 @@ async fn collect(engine: &Engine, rows: DataFrame) -> Result<Vec<EventRow>, Quer
     Ok(batches.iter().flat_map(event_rows).collect())
 }
 
-impl<'e> Source<'e> {
-    async fn of(
-        engine: &'e Engine,
-        project: ProjectId,
-        condition: Option<Expr>,
-    ) -> Result<Self, QueryError> {
-        Ok(Self { engine, view: engine.view(project).await?, condition })
-    }
-
-    /// The time of the last of the `wanted` newest events, or of the oldest if there are fewer;
-    /// `None` if there is none.
-    async fn since(
-        &self,
-        wanted: usize,
-        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
-    ) -> Result<Option<i64>, QueryError> {
-        let Some((oldest, newest)) = self.view.event_times() else { return Ok(None) };
-        let oldest = after.map_or(oldest, |after| oldest.max(after));
-        let newest = before.map_or(newest, |before| newest.min(before));
-        let rows = self.filtered(within(self.table().await?, after, before)?)?;
-        newest::since(self.engine, (&rows, "timestamp"), (oldest, newest), wanted).await
-    }
-
-    /// The project's events.
-    async fn table(&self) -> Result<DataFrame, QueryError> {
-        self.view.table("events").await
-    }
-
-    fn filtered(&self, rows: DataFrame) -> Result<DataFrame, QueryError> {
-        match &self.condition {
-            Some(condition) => Ok(rows.filter(condition.clone())?),
-            None => Ok(rows),
-        }
-    }
-}
-
 /// Rows strictly between two times.
-fn within(
-    mut rows: DataFrame,
-    after: Option<UnixMicros>,
-    before: Option<UnixMicros>,
+pub(crate) fn within(
+    rows: DataFrame,
+    (after, before): (Option<UnixMicros>, Option<UnixMicros>),
 ) -> Result<DataFrame, QueryError> {
-    if let Some(after) = after {
-        rows = rows.filter(col("timestamp").gt(time(after)))?;
-    }
-    if let Some(before) = before {
-        rows = rows.filter(col("timestamp").lt(time(before)))?;
-    }
-    Ok(rows)
+    let later = after.map(|after| col("timestamp").gt(time(after)));
+    let earlier = before.map(|before| col("timestamp").lt(time(before)));
+    Ok(later.into_iter().chain(earlier).try_fold(rows, DataFrame::filter)?)
 }
 
 fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {

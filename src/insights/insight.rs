@@ -30,54 +30,96 @@ use weir_query::persons::people::Part;
 /// Most groups of which those of a page are the last ones: their keys are kept until then.
 const GROUPS_MAX: usize = 100_000;
 
-/// Kinds of insights.
-pub const KINDS: [&str; 7] = [
-    "FunnelCorrelationQuery",
-    "FunnelsQuery",
-    "LifecycleQuery",
-    "PathsQuery",
-    "RetentionQuery",
-    "StickinessQuery",
-    "TrendsQuery",
-];
+/// Makes the kinds of insights of their types, what says which of their actors are meant, and their names.
+macro_rules! kinds {
+    ($($kind:ident($($asked:ident: $of:ty)?): $name:literal,)+) => {
+        /// Kinds of insights.
+        pub const KINDS: [&str; [$($name),+].len()] = [$($name),+];
 
-/// A parsed insight.
-#[derive(Clone, Debug)]
-pub enum Insight {
-    /// `FunnelCorrelationQuery`.
-    Correlation(Correlation),
-    /// `LifecycleQuery`.
-    Lifecycle(Lifecycle),
-    /// `PathsQuery`.
-    Paths(Paths),
-    /// `RetentionQuery`.
-    Retention(Retention),
-    /// `StickinessQuery`.
-    Stickiness(Stickiness),
-    /// `TrendsQuery`.
-    Trends(Trends),
-    /// `FunnelsQuery`.
-    Funnels(Funnels),
+        /// A parsed insight.
+        #[derive(Clone, Debug)]
+        pub enum Insight {
+            $(
+                #[doc = concat!("`", $name, "`.")]
+                $kind($kind),
+            )+
+        }
+
+        /// What is asked of the actors of an insight: the fields of an `InsightActorsQuery`, or of the one of its kind,
+        /// beside its source.
+        #[derive(Clone, Debug)]
+        pub enum ActorsOf {
+            $(
+                #[doc = concat!("Those of a `", $name, "`.")]
+                $kind($kind $(, $of)?),
+            )+
+        }
+
+        impl ActorsOf {
+            /// The actors, in the order of the kind of insight.
+            async fn found(
+                &self,
+                engine: &Engine,
+                owner: &ProjectSettings,
+                part: Part,
+            ) -> Result<Vec<Actor>, InsightError> {
+                match self {
+                    $(Self::$kind(own $(, $asked)?) => {
+                        own.actors(engine, owner, $($asked,)? part).await
+                    })+
+                }
+            }
+        }
+
+        impl Insight {
+            /// Reads a node of this kind; `None` if it is none of [`KINDS`].
+            fn of_kind(kind: &str, query: &Value) -> Option<Result<Self, NodeError>> {
+                match kind {
+                    $($name => Some($kind::parse(query).map(Self::$kind)),)+
+                    _ => None,
+                }
+            }
+
+            /// Adds what its answer depends on.
+            pub fn depend(&self, on: &mut Dependence<'_>) {
+                match self {
+                    $(Self::$kind(own) => own.depend(on),)+
+                }
+            }
+
+            /// What it looks at.
+            pub fn selection_mut(&mut self) -> &mut Selection {
+                match self {
+                    $(Self::$kind(own) => own.selection_mut(),)+
+                }
+            }
+
+            /// The names of the events that it is about, those of actions included.
+            ///
+            /// # Errors
+            ///
+            /// There is no such action any more.
+            pub fn names(
+                &self,
+                engine: &Engine,
+                owner: &ProjectSettings,
+            ) -> Result<Vec<String>, NodeError> {
+                match self {
+                    $(Self::$kind(own) => names_of(engine, owner.project, own.entities()),)+
+                }
+            }
+        }
+    };
 }
 
-/// What is asked of the actors of an insight: the fields of an `InsightActorsQuery`, or of the
-/// one of its kind, beside its source.
-#[derive(Clone, Debug)]
-pub enum ActorsOf {
-    /// Behind a row of a correlation.
-    Correlation(Correlation, CorrelatedAsked),
-    /// With a status.
-    Lifecycle(Lifecycle, Stage),
-    /// Behind a step of paths, which the paths themselves name.
-    Paths(Paths),
-    /// In a row of a retention.
-    Retention(Retention, AskedRow),
-    /// With some number of intervals.
-    Stickiness(Stickiness, Asked),
-    /// Behind a point of a trend.
-    Trends(Trends, Point),
-    /// Behind a step of a funnel.
-    Funnels(Funnels, Position),
+kinds! {
+    Correlation(asked: CorrelatedAsked): "FunnelCorrelationQuery",
+    Funnels(position: Position): "FunnelsQuery",
+    Lifecycle(stage: Stage): "LifecycleQuery",
+    Paths(): "PathsQuery",
+    Retention(row: AskedRow): "RetentionQuery",
+    Stickiness(asked: Asked): "StickinessQuery",
+    Trends(point: Point): "TrendsQuery",
 }
 
 impl Insight {
@@ -91,42 +133,9 @@ impl Insight {
         known::check(query)?;
         // Those of all series and filters together.
         patterns::check(query).map_err(|error| node.refuse("query", error.to_string()))?;
-        match node.text("kind")? {
-            Some("FunnelCorrelationQuery") => Ok(Self::Correlation(Correlation::parse(query)?)),
-            Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),
-            Some("PathsQuery") => Ok(Self::Paths(Paths::parse(query)?)),
-            Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
-            Some("StickinessQuery") => Ok(Self::Stickiness(Stickiness::parse(query)?)),
-            Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
-            Some("FunnelsQuery") => Ok(Self::Funnels(Funnels::parse(query)?)),
-            _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
-        }
-    }
-
-    /// Adds what its answer depends on.
-    pub fn depend(&self, on: &mut Dependence<'_>) {
-        match self {
-            Self::Correlation(correlation) => correlation.depend(on),
-            Self::Lifecycle(lifecycle) => lifecycle.depend(on),
-            Self::Paths(paths) => paths.depend(on),
-            Self::Retention(retention) => retention.depend(on),
-            Self::Stickiness(stickiness) => stickiness.depend(on),
-            Self::Trends(trends) => trends.depend(on),
-            Self::Funnels(funnels) => funnels.depend(on),
-        }
-    }
-
-    /// What it looks at.
-    pub fn selection_mut(&mut self) -> &mut Selection {
-        match self {
-            Self::Correlation(correlation) => correlation.selection_mut(),
-            Self::Lifecycle(lifecycle) => lifecycle.selection_mut(),
-            Self::Paths(paths) => paths.selection_mut(),
-            Self::Retention(retention) => retention.selection_mut(),
-            Self::Stickiness(stickiness) => stickiness.selection_mut(),
-            Self::Trends(trends) => trends.selection_mut(),
-            Self::Funnels(funnels) => funnels.selection_mut(),
-        }
+        let wrong = || node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")));
+        let parsed = node.text("kind")?.and_then(|kind| Self::of_kind(kind, query));
+        parsed.unwrap_or_else(|| Err(wrong()))
     }
 
     /// The answer, as `results` of PostHog's clients have it.
@@ -182,28 +191,6 @@ impl Insight {
         })
     }
 
-    /// The names of the events that it is about, those of actions included.
-    ///
-    /// # Errors
-    ///
-    /// There is no such action any more.
-    pub fn names(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Vec<String>, NodeError> {
-        let project = owner.project;
-        match self {
-            Self::Correlation(correlation) => names_of(engine, project, correlation.entities()),
-            Self::Funnels(funnels) => names_of(engine, project, funnels.entities()),
-            Self::Lifecycle(lifecycle) => names_of(engine, project, lifecycle.entities()),
-            Self::Paths(paths) => names_of(engine, project, paths.entities()),
-            Self::Retention(retention) => names_of(engine, project, retention.entities()),
-            Self::Stickiness(stickiness) => names_of(engine, project, stickiness.entities()),
-            Self::Trends(trends) => names_of(engine, project, trends.entities()),
-        }
-    }
-
     /// Counts a view of the events that it names, as every new answer does by itself.
     ///
     /// # Errors
@@ -217,25 +204,17 @@ impl Insight {
 
     /// Which of its actors the node `asked` asks for.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
-        match self {
-            Self::Correlation(mut correlation) => {
-                let asked = correlation.asked(asked)?;
-                Ok(ActorsOf::Correlation(correlation, asked))
+        Ok(match self {
+            Self::Correlation(mut own) => {
+                own.asked(asked).map(|asked| ActorsOf::Correlation(own, asked))?
             }
-            Self::Lifecycle(lifecycle) => Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?)),
-            Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
-            Self::Retention(retention) => {
-                Ok(ActorsOf::Retention(retention, AskedRow::parse(asked)?))
-            }
-            Self::Stickiness(stickiness) => {
-                Ok(ActorsOf::Stickiness(stickiness, Asked::parse(asked)?))
-            }
-            Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
-            Self::Funnels(funnels) => {
-                let asked = funnels.asked(asked)?;
-                Ok(ActorsOf::Funnels(funnels, asked))
-            }
-        }
+            Self::Funnels(own) => own.asked(asked).map(|asked| ActorsOf::Funnels(own, asked))?,
+            Self::Lifecycle(own) => ActorsOf::Lifecycle(own, Stage::parse(asked)?),
+            Self::Paths(own) => ActorsOf::Paths(own),
+            Self::Retention(own) => ActorsOf::Retention(own, AskedRow::parse(asked)?),
+            Self::Stickiness(own) => ActorsOf::Stickiness(own, Asked::parse(asked)?),
+            Self::Trends(own) => ActorsOf::Trends(own, Point::parse(asked)?),
+        })
     }
 }
 
@@ -290,21 +269,7 @@ impl ActorsOf {
                     format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
                 return Err(NodeError { field: "offset".to_owned(), detail }.into());
             }
-            match &self {
-                Self::Correlation(correlation, asked) => {
-                    correlation.actors(engine, owner, asked, part).await
-                }
-                Self::Lifecycle(lifecycle, stage) => {
-                    lifecycle.actors(engine, owner, stage, part).await
-                }
-                Self::Paths(paths) => paths.actors(engine, owner, part).await,
-                Self::Retention(retention, row) => retention.actors(engine, owner, row, part).await,
-                Self::Stickiness(stickiness, asked) => {
-                    stickiness.actors(engine, owner, asked, part).await
-                }
-                Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
-                Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
-            }
+            self.found(engine, owner, part).await
         })
     }
 }

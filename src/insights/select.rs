@@ -1,13 +1,22 @@
-//! Lists of selected columns: what `select`, `where` and `orderBy` of a question say, and the SQL of them ([`Select`]).
-//! What they say is parsed one by one, and put into the statement as syntax trees, so that none of it can be more than an
-//! expression.
+//! Lists of selected columns: what `select`, `where` and `orderBy` of a question say, and the query of them ([`Select`]).
+//! What they say is parsed one by one, so that none of it can be more than an expression.
 
-use crate::ProjectSettings;
+use std::sync::Arc;
+
+use datafusion::dataframe::DataFrame;
+use futures::future::BoxFuture;
+
+use crate::answered::Answered;
 use crate::node::{Node, NodeError};
-use weir_query::dialect::composed::{Composed, Places};
+use crate::{InsightError, ProjectSettings};
+use weir_event::id::ProjectId;
+use weir_query::dialect::composed::Composed;
 use weir_query::dialect::expression::Expression;
+use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
+use weir_query::output::lists;
+use weir_query::output::lists::{Content, Layout};
 
 /// Most columns that are selected, and most conditions.
 const EXPRESSIONS_MAX: usize = 100;
@@ -25,7 +34,10 @@ const LIMIT_MAX: usize = 50_000;
 const OFFSET_MAX: usize = 1_000_000_000;
 
 /// What one kind of rows has besides expressions: cells that are made of several columns.
-pub trait Special: Copy + PartialEq + std::fmt::Debug {
+pub trait Special: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    /// How many of the wanted rows no longer exist; `None` if answers have no such number.
+    const MISSING: Option<usize>;
+
     /// The cell with this name.
     fn named(name: &str) -> Option<Self>;
 
@@ -51,7 +63,7 @@ pub struct Select<S> {
     /// What rows are ordered by unless they are told together or it is sent; `None` for what follows from the columns.
     usual: Option<(&'static str, bool)>,
     /// Most rows, and rows left out before.
-    pub page: (usize, usize),
+    page: (usize, usize),
 }
 
 /// One column.
@@ -70,15 +82,15 @@ enum What<S> {
     Special(S),
 }
 
-/// The SQL of a list.
+/// The query of a list.
 #[derive(Debug)]
 pub struct Written<S> {
     /// It, without a limit.
-    pub sql: Composed,
+    pub query: Composed,
     /// The times of the rows that the conditions of rows leave over.
     pub times: Composed,
-    /// The columns of the answer, and the columns of the SQL that each is made of.
-    pub columns: Vec<(String, Option<S>, Vec<usize>)>,
+    /// The columns of the answer, and the columns of the query that each is made of.
+    pub columns: Vec<Shown<S>>,
     /// Whether the rows are single ones, the newest first.
     pub is_newest_first: bool,
 }
@@ -145,121 +157,118 @@ impl<S: Special> Select<S> {
         Ok(Expression::parse_orders(text)?.into_iter().map(order).collect())
     }
 
-    /// The SQL over rows that `from` names, where ties are ordered by the SQL of `ties`.
+    /// The query, where ties of single rows are ordered by these columns, each with whether the largest comes first.
     ///
     /// # Errors
     ///
     /// [`QueryError::Invalid`]: a function has other arguments than it takes, or conditions of groups have none.
-    pub fn written(
+    pub async fn written(
+        &self,
+        engine: &Engine,
+        (view, owner): (&Arc<View>, &ProjectSettings),
+        ties: &'static [(&'static str, bool)],
+    ) -> Result<Written<S>, QueryError> {
+        let (own, view, owner) = (self.clone(), Arc::clone(view), owner.clone());
+        engine.planned(async move { own.composed((&view, &owner), ties) }).await
+    }
+
+    /// The page of the rows that `planning` plans, in which the columns of the answer are, or of which `made` makes cells.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn answered(
+        &self,
+        engine: &Engine,
+        project: ProjectId,
+        (columns, made): (Vec<Shown<S>>, impl Fn(S, &[usize]) -> Content),
+        planning: BoxFuture<'static, Result<DataFrame, QueryError>>,
+    ) -> Result<Answered, InsightError> {
+        let (limit, offset) = self.page(engine);
+        let columns = columns.into_iter().map(|(name, cell, places)| lists::Shown {
+            name,
+            content: match cell {
+                Some(cell) => made(cell, &places),
+                None => Content::Column(places.first().copied().unwrap_or_default()),
+            },
+        });
+        let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
+        let planning =
+            async move { planning.await?.limit(offset, Some(asked)).map_err(QueryError::from) };
+        let lists = engine.lists(project, planning, layout).await?;
+        Ok(Answered::of_page(lists, (limit, offset), S::MISSING)?)
+    }
+
+    /// Most rows of the answer, and rows left out before.
+    pub fn page(&self, engine: &Engine) -> (usize, usize) {
+        let (limit, offset) = self.page;
+        (limit.min(engine.rows_max()).max(1), offset)
+    }
+
+    fn composed(
         &self,
         (view, owner): (&View, &ProjectSettings),
-        from: &str,
-        ties: &[&str],
+        ties: &[(&str, bool)],
     ) -> Result<Written<S>, QueryError> {
-        let mut places = Places::default();
-        let columns = self.columns(view, &mut places)?;
-        let is_aggregated = columns.0.iter().any(|column| column.role == Role::Aggregate);
-        let (of_rows, of_groups) = self.conditions_of(view, &mut places)?;
+        let (columns, shown) = self.columns(view)?;
+        let is_aggregated = columns.0.iter().any(|(_, role)| *role == Role::Aggregate);
+        let (mut conditions, mut of_groups) = (Vec::new(), Vec::new());
+        for condition in &self.conditions {
+            let is_of_groups = condition.is_aggregate(view)?;
+            if is_of_groups { &mut of_groups } else { &mut conditions }.push(condition.clone());
+        }
         if !of_groups.is_empty() && !is_aggregated {
             let why = "a condition in where has an aggregate, and select has none";
             return Err(QueryError::Invalid(why.to_owned()));
         }
-        let orders = self.orders_of((&columns, &mut places), owner);
-        let has_window = self.expressions().any(Expression::has_window);
+        let orders = self.orders_of(&columns, owner)?;
         let is_newest_first = !is_aggregated
-            && !has_window
+            && !self.expressions().any(Expression::has_window)
             && orders
                 .first()
-                .is_some_and(|(order, is_descending)| *is_descending && order.text == "timestamp");
-        let mut order: Vec<String> = orders
-            .iter()
-            .map(|(Order { sql, .. }, is_descending)| {
-                format!("{sql} {} NULLS LAST", if *is_descending { "DESC" } else { "ASC" })
-            })
-            .collect();
-        let groups = columns.0.iter().filter(|column| column.role == Role::Group);
-        let groups: Vec<&Column> = groups.collect();
-        match is_aggregated {
-            true => order.extend(groups.iter().filter_map(|group| columns.alias_of(&group.text))),
-            false => order.extend(ties.iter().map(|tie| (*tie).to_owned())),
-        }
-        let selected: Vec<String> = (0..)
-            .zip(&columns.0)
-            .map(|(at, column)| format!("{} AS {}", column.sql, Columns::alias(at)))
-            .collect();
-        let mut sql = format!("SELECT {} FROM {from}", selected.join(", "));
-        let mut times = format!("SELECT timestamp FROM {from}");
-        if !of_rows.is_empty() {
-            let condition = format!(" WHERE {}", of_rows.join(" AND "));
-            sql.push_str(&condition);
-            times.push_str(&condition);
-        }
-        let mut add = |word: &str, parts: &[&str]| {
-            if !parts.is_empty() {
-                sql.push_str(&format!(" {word} {}", parts.join(", ")));
-            }
+                .is_some_and(|(own, is_descending)| *is_descending && own.text() == "timestamp");
+        let grouped = columns.0.iter().filter(|(_, role)| is_aggregated && *role == Role::Group);
+        let groups: Vec<Expression> = grouped.map(|(own, _)| own.clone()).collect();
+        let ties = ties.iter().filter(|_| !is_aggregated);
+        let ties = ties.map(|(name, is_descending)| (Expression::column(name), *is_descending));
+        let of_ties = groups.iter().map(|own| (own.clone(), false)).chain(ties);
+        let orders = orders.into_iter().chain(of_ties);
+        let orders = orders.map(|(own, is_descending)| (columns.named(own), is_descending));
+        let times = Composed {
+            columns: vec![(Expression::column("timestamp"), None)],
+            conditions: conditions.clone(),
+            ..Composed::default()
         };
-        if is_aggregated {
-            let groups: Vec<&str> = groups.iter().map(|group| group.sql.as_str()).collect();
-            add("GROUP BY", &groups);
-        }
-        let having = of_groups.join(" AND ");
-        add("HAVING", Some(having.as_str()).filter(|having| !having.is_empty()).as_slice());
-        add("ORDER BY", &order.iter().map(String::as_str).collect::<Vec<_>>());
-        let columns = self.items.iter().map(|item| {
-            let (special, at) = match &item.what {
-                What::Expression(expression) => (None, vec![columns.at(expression.text())]),
-                What::Special(special) => {
-                    let parts = special.parts().iter();
-                    (Some(*special), parts.map(|part| columns.at(part)).collect())
-                }
-            };
-            (item.name.clone(), special, at)
-        });
-        Ok(Written {
-            columns: columns.collect(),
-            sql: Composed::new(sql, &places),
-            times: Composed::new(times, &places),
-            is_newest_first,
-        })
+        let orders = orders.collect();
+        let columns =
+            (0..).zip(columns.0).map(|(at, (own, _))| (own, Some(Columns::name(at)))).collect();
+        let query = Composed { columns, conditions, groups, of_groups, orders };
+        Ok(Written { query, times, columns: shown, is_newest_first })
     }
 
-    /// The columns of the SQL.
-    fn columns(&self, view: &View, places: &mut Places) -> Result<Columns, QueryError> {
+    /// The columns of the query, and those of the answer.
+    fn columns(&self, view: &View) -> Result<(Columns, Vec<Shown<S>>), QueryError> {
         let mut columns = Columns::default();
+        let mut shown = Vec::new();
         for item in &self.items {
-            match &item.what {
-                What::Expression(expression) => {
-                    let role = match expression.is_aggregate(view)? {
+            let (special, places) = match &item.what {
+                What::Expression(own) => {
+                    let role = match own.is_aggregate(view)? {
                         true => Role::Aggregate,
-                        false if expression.names_columns() => Role::Group,
+                        false if own.names_columns() => Role::Group,
                         false => Role::Constant,
                     };
-                    columns.add(expression.text(), places.place(expression), role);
+                    (None, vec![columns.add(own.clone(), role)])
                 }
                 What::Special(special) => {
-                    for part in special.parts() {
-                        columns.add(part, (*part).to_owned(), Role::Group);
-                    }
+                    let parts = special.parts().iter();
+                    let add = |part: &&str| Ok(columns.add(Expression::own(part)?, Role::Group));
+                    (Some(*special), parts.map(add).collect::<Result<_, QueryError>>()?)
                 }
-            }
+            };
+            shown.push((item.name.clone(), special, places));
         }
-        Ok(columns)
-    }
-
-    /// The conditions of rows, and those of groups.
-    fn conditions_of(
-        &self,
-        view: &View,
-        places: &mut Places,
-    ) -> Result<(Vec<String>, Vec<String>), QueryError> {
-        let (mut of_rows, mut of_groups) = (Vec::new(), Vec::new());
-        for condition in &self.conditions {
-            let is_of_groups = condition.is_aggregate(view)?;
-            let conditions = if is_of_groups { &mut of_groups } else { &mut of_rows };
-            conditions.push(places.place(condition));
-        }
-        Ok((of_rows, of_groups))
+        Ok((columns, shown))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expression> {
@@ -276,65 +285,42 @@ impl<S: Special> Select<S> {
     /// aggregate, or the time, the largest first; else the first column.
     fn orders_of(
         &self,
-        (columns, places): (&Columns, &mut Places),
+        columns: &Columns,
         owner: &ProjectSettings,
-    ) -> Vec<(Order, bool)> {
+    ) -> Result<Vec<(Expression, bool)>, QueryError> {
         if let Some(orders) = &self.orders {
             let order = |(what, is_descending): &(What<S>, bool)| {
-                (self.order_of(what, (columns, &mut *places), owner), *is_descending)
+                Ok((self.order_of(what, owner)?, *is_descending))
             };
             return orders.iter().map(order).collect();
         }
-        let aggregates = columns.0.iter().filter(|column| column.role == Role::Aggregate);
-        let first = aggregates.clone().find(|column| column.text == "count()");
-        let timed = columns.0.iter().find(|column| {
-            self.items.iter().any(|item| item.is_time() && item.text() == Some(&column.text))
+        let aggregates = columns.0.iter().filter(|(_, role)| *role == Role::Aggregate);
+        let first = aggregates.clone().find(|(own, _)| own.text() == "count()");
+        let timed = columns.0.iter().find(|(own, _)| {
+            self.items.iter().any(|item| item.is_time() && item.text() == Some(own.text()))
         });
-        if let Some(column) = first.or_else(|| aggregates.clone().next()).or(timed) {
-            return vec![(columns.order(&column.text, || column.sql.clone()), true)];
+        if let Some((own, _)) = first.or_else(|| aggregates.clone().next()).or(timed) {
+            return Ok(vec![(own.clone(), true)]);
         }
-        if let Some((sql, is_descending)) = self.usual {
-            return vec![(Order::of(sql), is_descending)];
-        }
-        match self.items.first().map(|item| &item.what) {
-            Some(What::Special(special)) => {
-                let (sql, is_descending) = special.first_order(owner);
-                vec![(Order::of(&sql), is_descending)]
-            }
-            Some(What::Expression(expression)) => {
-                let place = || places.place(expression);
-                vec![(columns.order(expression.text(), place), false)]
-            }
-            None => Vec::new(),
-        }
-    }
-
-    fn order_of(
-        &self,
-        what: &What<S>,
-        (columns, places): (&Columns, &mut Places),
-        owner: &ProjectSettings,
-    ) -> Order {
-        let expression = match what {
-            What::Special(special) => return Order::of(&special.order(owner)),
-            What::Expression(expression) => expression,
+        let (sql, is_descending) = match (self.usual, self.items.first().map(|item| &item.what)) {
+            (Some((sql, is_descending)), _) => (sql.to_owned(), is_descending),
+            (None, Some(What::Special(special))) => special.first_order(owner),
+            (None, Some(What::Expression(own))) => return Ok(vec![(own.clone(), false)]),
+            (None, None) => return Ok(Vec::new()),
         };
-        let is_named = |item: &&Item<S>| item.alias.as_deref() == Some(expression.text());
-        let named = self.items.iter().find(is_named).and_then(Item::text);
-        columns.order(named.unwrap_or(expression.text()), || places.place(expression))
+        Ok(vec![(Expression::own(&sql)?, is_descending)])
     }
-}
 
-/// What rows are ordered by: SQL, and the expression that it stands for.
-#[derive(Debug)]
-struct Order {
-    sql: String,
-    text: String,
-}
-
-impl Order {
-    fn of(sql: &str) -> Self {
-        Self { sql: sql.to_owned(), text: sql.to_owned() }
+    fn order_of(&self, what: &What<S>, owner: &ProjectSettings) -> Result<Expression, QueryError> {
+        let own = match what {
+            What::Special(special) => return Expression::own(&special.order(owner)),
+            What::Expression(own) => own,
+        };
+        let named = self.items.iter().find_map(|item| match &item.what {
+            What::Expression(named) if item.alias.as_deref() == Some(own.text()) => Some(named),
+            _ => None,
+        });
+        Ok(named.unwrap_or(own).clone())
     }
 }
 
@@ -362,18 +348,12 @@ impl<S: Special> Item<S> {
     }
 }
 
-/// The columns of the SQL, each once.
-#[derive(Debug, Default)]
-struct Columns(Vec<Column>);
+/// A column of an answer: its name, what it is if it is no expression, and the columns of the query that it is made of.
+type Shown<S> = (String, Option<S>, Vec<usize>);
 
-#[derive(Debug)]
-struct Column {
-    /// The expression as it was sent.
-    text: String,
-    /// It as SQL.
-    sql: String,
-    role: Role,
-}
+/// The columns of the query, each once.
+#[derive(Debug, Default)]
+struct Columns(Vec<(Expression, Role)>);
 
 /// What a column is where rows are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,28 +366,25 @@ enum Role {
 }
 
 impl Columns {
-    fn add(&mut self, text: &str, sql: String, role: Role) {
-        if !self.0.iter().any(|column| column.text == text) {
-            self.0.push(Column { text: text.to_owned(), sql, role });
-        }
+    /// The place of a column, which is added unless it is there.
+    fn add(&mut self, own: Expression, role: Role) -> usize {
+        self.place(&own).unwrap_or_else(|| {
+            self.0.push((own, role));
+            self.0.len().saturating_sub(1)
+        })
     }
 
-    fn at(&self, text: &str) -> usize {
-        self.0.iter().position(|column| column.text == text).unwrap_or_default()
+    fn place(&self, own: &Expression) -> Option<usize> {
+        self.0.iter().position(|(column, _)| column == own)
     }
 
-    fn alias(at: usize) -> String {
-        format!("\"c{at}\"")
+    fn name(at: usize) -> String {
+        format!("c{at}")
     }
 
-    /// The name of the column that is this expression.
-    fn alias_of(&self, text: &str) -> Option<String> {
-        self.0.iter().position(|column| column.text == text).map(Self::alias)
-    }
-
-    /// The order by an expression: by the column that it is, else by the SQL of it.
-    fn order(&self, text: &str, sql: impl FnOnce() -> String) -> Order {
-        Order { sql: self.alias_of(text).unwrap_or_else(sql), text: text.to_owned() }
+    /// An expression by the name of the column that it is, if it is one.
+    fn named(&self, own: Expression) -> Expression {
+        self.place(&own).map_or(own, |at| Expression::column(&Self::name(at)))
     }
 }
 
@@ -442,6 +419,7 @@ mod tests {
     use super::{Columns, Role, Select, What, uncommented};
     use crate::event_list::EventCell;
     use crate::node::Node;
+    use weir_query::dialect::expression::Expression;
 
     #[test]
     fn orders_are_read_with_their_comments() {
@@ -475,13 +453,11 @@ mod tests {
         assert_eq!(names, ["event -- Event", "event", "n", "*"]);
         assert_eq!(select.page, (100, 0));
         let mut columns = Columns::default();
-        for text in ["event", "uuid", "event"] {
-            columns.add(text, text.to_owned(), Role::Group);
-        }
-        assert_eq!((columns.0.len(), columns.at("uuid")), (2, 1));
-        for (text, sql) in [("uuid", "\"c1\""), ("timestamp", "$1")] {
-            let order = columns.order(text, || "$1".to_owned());
-            assert_eq!((order.sql.as_str(), order.text.as_str()), (sql, text));
+        let own = |text: &str| Expression::parse(text).unwrap();
+        let places = ["event", "uuid", "event"].map(|text| columns.add(own(text), Role::Group));
+        assert_eq!((columns.0.len(), places), (2, [0, 1, 0]));
+        for (text, named) in [("uuid", "\"c1\""), ("timestamp", "timestamp")] {
+            assert_eq!(columns.named(own(text)).text(), named);
         }
         assert_eq!(uncommented(" person -- Person"), "person");
         let usual = Select::<EventCell>::parse(&Node::new(None, "").unwrap(), &["uuid"]).unwrap();

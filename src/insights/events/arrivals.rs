@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::columns::time;
 use crate::events::newest::since;
-use crate::events::{EventRow, EventsQuestion, Source, collect, condition};
+use crate::events::{EventRow, EventsQuestion, collect};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
@@ -89,16 +89,15 @@ impl Fresh {
     }
 }
 
-/// What was received after `floor` and answers `question`, whose times do not count.
+/// What was received after `floor` and answers `question`.
 pub async fn arrived(
     engine: &Engine,
     project: ProjectId,
     question: EventsQuestion,
     floor: i64,
 ) -> Result<Arrived, QueryError> {
-    let source = source(engine, project, question).await?;
-    let after = col("received_at").gt(time(UnixMicros(floor)));
-    let rows = source.filtered(source.table().await?.filter(after)?)?;
+    let (_, rows) = question.rows(engine, project).await?;
+    let rows = rows.filter(col("received_at").gt(time(UnixMicros(floor))))?;
     let columns = ["received_at", "timestamp", "uuid"].map(col).to_vec();
     let newest = rows.clone().select(columns)?.sort(order())?.limit(0, Some(KEYS_MAX + 1))?;
     let (_, batches) = engine.collect(newest).await?;
@@ -126,10 +125,10 @@ pub async fn named(
 ) -> Result<Vec<EventRow>, QueryError> {
     let times = || keys.iter().map(|(at, _)| *at);
     let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(Vec::new()) };
-    let source = source(engine, project, EventsQuestion::default()).await?;
+    let (_, events) = EventsQuestion::default().rows(engine, project).await?;
     let within = col("received_at").between(time(UnixMicros(first)), time(UnixMicros(last)));
     let uuids = keys.iter().map(|(_, uuid)| lit(uuid.to_string())).collect();
-    let rows = source.table().await?.filter(within)?.filter(col("uuid").in_list(uuids, false))?;
+    let rows = events.filter(within)?.filter(col("uuid").in_list(uuids, false))?;
     let places: HashMap<String, usize> =
         keys.iter().map(|(_, uuid)| uuid.to_string()).zip(0..).collect();
     let mut rows = collect(engine, rows).await?;
@@ -147,26 +146,14 @@ pub fn newest(
     limit: usize,
 ) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
     Box::pin(async move {
-        let source = source(engine, project, question).await?;
-        let Some(bounds) = source.view.arrival_times() else { return Ok(Vec::new()) };
-        let rows = source.filtered(source.table().await?)?;
+        let (view, rows) = question.rows(engine, project).await?;
+        let Some(bounds) = view.arrival_times() else { return Ok(Vec::new()) };
         let Some(first) = since(engine, (&rows, "received_at"), bounds, limit).await? else {
             return Ok(Vec::new());
         };
         let rows = rows.filter(col("received_at").gt_eq(time(UnixMicros(first))))?;
         collect(engine, rows.sort(order())?.limit(0, Some(limit))?).await
     })
-}
-
-/// What a question is asked of. Persons and groups in it are as of every acknowledged event.
-async fn source(
-    engine: &Engine,
-    project: ProjectId,
-    question: EventsQuestion,
-) -> Result<Source<'_>, QueryError> {
-    engine.wait().await?;
-    let condition = condition(engine, project, question).await?;
-    Source::of(engine, project, condition).await
 }
 
 /// Events of one request were received at the same time.

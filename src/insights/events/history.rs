@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::columns::time;
 use crate::events;
-use crate::events::{COLUMNS, EventRow, Source, event_rows};
+use crate::events::{COLUMNS, EventRow, event_rows};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::events::event_property::event_text;
@@ -70,9 +70,8 @@ async fn in_order(
     condition: Expr,
     until: UnixMicros,
 ) -> Result<History, QueryError> {
-    let source = Source::of(engine, project, Some(condition)).await?;
-    let rows = source.table().await?;
-    let rows = source.filtered(rows.filter(col("timestamp").lt_eq(time(until)))?)?;
+    let rows = engine.view(project).await?.table("events").await?;
+    let rows = rows.filter(col("timestamp").lt_eq(time(until)))?.filter(condition)?;
     let order = vec![col("timestamp").sort(true, false), col("uuid").sort(true, false)];
     let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
     Ok(History(engine.stream(rows.sort(order)?.select(columns)?).await?))

@@ -1,20 +1,37 @@
-//! The time of the last of the newest rows that are wanted: [`since`].
+//! The time of the last of the newest rows that are wanted: [`since`], and [`condition`] of events.
 
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::dataframe::DataFrame;
-use datafusion::prelude::col;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::{col, lit};
 
 use crate::columns::time;
 use weir_base::clock::UnixMicros;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// The first window, in microseconds: 15 minutes.
 const WINDOW: i64 = 15 * 60 * 1_000_000;
 
 /// How much longer each window is than the one before.
 const GROWTH: i64 = 4;
+
+/// The condition that an event is no older than the last of the `wanted` newest of some events of a view, of which there are
+/// the times, and which lie between two times, both excluded.
+pub(crate) async fn condition(
+    engine: &Engine,
+    (view, times): (&View, &DataFrame),
+    (after, before): (Option<UnixMicros>, Option<UnixMicros>),
+    wanted: usize,
+) -> Result<Expr, QueryError> {
+    let Some((oldest, newest)) = view.event_times() else { return Ok(lit(false)) };
+    let oldest = after.map_or(oldest, |after| oldest.max(after));
+    let newest = before.map_or(newest, |before| newest.min(before));
+    let since = since(engine, (times, "timestamp"), (oldest, newest), wanted).await?;
+    Ok(since.map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since)))))
+}
 
 /// The time of the last of the `wanted` newest rows by a column of times, which lie between `oldest` and `newest`, or of
 /// the oldest one if there are fewer; `None` if there is none. It reads this column and what rows are filtered by.

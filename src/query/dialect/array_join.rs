@@ -8,12 +8,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart,
-    Query, Select, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
-    TableWithJoins, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use crate::dialect::asked;
@@ -256,16 +253,6 @@ fn first_arrays(joined: &mut TableWithJoins) -> Result<Arrays> {
     Ok(Arrays { named: arrays.into_iter().zip(names).collect(), is_left })
 }
 
-/// A query of all columns of a table but some.
-fn query_of_all(but: &str) -> Result<Box<Query>> {
-    let parsed = Parser::parse_sql(&GenericDialect {}, &format!("SELECT *{but} FROM t"));
-    let statement = parsed.map_err(|error| DataFusionError::Internal(error.to_string()))?.pop();
-    match statement {
-        Some(SqlStatement::Query(query)) => Ok(query),
-        _ => Err(DataFusionError::Internal("a query of a table is none".to_owned())),
-    }
-}
-
 /// What a table is called around the query of its elements.
 fn alias_of(table: &TableFactor) -> Option<TableAlias> {
     let (name, alias) = match table {
@@ -313,7 +300,7 @@ impl Joins<'_> {
             true => String::new(),
             false => format!(" EXCLUDE ({})", replaced.join(", ")),
         };
-        let mut subquery = query_of_all(&but)?;
+        let mut subquery = asked::query_of(&format!("SELECT *{but} FROM t"))?;
         if let SetExpr::Select(select) = &mut *subquery.body {
             if let Some(joined) = select.from.first_mut() {
                 joined.relation = table.clone();

@@ -1,13 +1,16 @@
 //! For all that rewrites or checks a statement: its query, whether it is asked or explained ([`asked`]), a visitor that may
-//! refuse parts of it ([`rewrite`]), and an expression taken out of its tree ([`take`]).
+//! refuse parts of it ([`rewrite`]), an expression taken out of its tree ([`take`]), and the tree of SQL of ours
+//! ([`query_of`]).
 
 use std::mem;
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
+    Expr, Query, Statement as SqlStatement, Value, VisitMut, VisitorMut,
 };
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::walk::walk_mut;
 
@@ -47,4 +50,18 @@ pub(crate) fn rewrite_part(
 /// The expression, in whose place NULL is left.
 pub(crate) fn take(expression: &mut Expr) -> Expr {
     mem::replace(expression, Expr::Value(Value::Null.into()))
+}
+
+/// The tree of a query of ours.
+///
+/// # Errors
+///
+/// It is none: a bug.
+pub(crate) fn query_of(sql: &str) -> Result<Box<Query>> {
+    let parsed = Parser::parse_sql(&GenericDialect {}, sql);
+    let statement = parsed.map_err(|error| DataFusionError::Internal(error.to_string()))?.pop();
+    match statement {
+        Some(SqlStatement::Query(query)) => Ok(query),
+        _ => Err(DataFusionError::Internal("a query of ours is none".to_owned())),
+    }
 }

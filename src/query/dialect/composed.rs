@@ -1,117 +1,109 @@
-//! SQL of ours around expressions of users: [`Composed`]. The syntax trees of the expressions are put into that of the
-//! statement, so that they mean what was read and checked; their texts are not parsed again.
+//! A query over rows of a plan, made of expressions of users: [`Composed`]. Its syntax tree is put together of theirs, so
+//! that they mean what was read and checked; their texts are not parsed again.
 
-use std::ops::ControlFlow;
-
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByExpr, OrderByKind, OrderByOptions,
+    SelectItem, SetExpr,
+};
 
-use crate::dialect::asked::asked;
+use crate::dialect::asked::query_of;
 use crate::dialect::expression::Expression;
-use crate::dialect::walk::walk_mut;
-use crate::guard::complexity;
+use crate::dialect::filtered;
 use crate::guard::complexity::WORDS_MAX;
 use crate::kernel::error::QueryError;
 
-/// A statement with places for expressions.
+/// What a query has, but for the rows that it is of; see
+/// [`View::composed`](crate::kernel::view::View::composed).
 #[derive(Clone, Debug, Default)]
 pub struct Composed {
-    /// SQL of ours, in which `$1` stands for the first expression.
-    template: String,
-    expressions: Vec<Expression>,
+    /// What is selected; with a name, unless it is a column and keeps its own.
+    pub columns: Vec<(Expression, Option<String>)>,
+    /// What must hold of a row.
+    pub conditions: Vec<Expression>,
+    /// What rows are grouped by.
+    pub groups: Vec<Expression>,
+    /// What must hold of a group.
+    pub of_groups: Vec<Expression>,
+    /// What rows are ordered by, and whether the largest comes first. Null comes last.
+    pub orders: Vec<(Expression, bool)>,
 }
 
 impl Composed {
-    /// The statement with this text, where [`Places`] has the expressions that stand in it.
-    pub fn new(template: String, places: &Places) -> Self {
-        Self { template, expressions: places.0.clone() }
-    }
-
-    /// The same with more SQL behind it.
-    #[must_use]
-    pub fn followed_by(mut self, sql: &str) -> Self {
-        self.template.push_str(sql);
-        self
-    }
-
-    /// The syntax tree.
+    /// The syntax tree, of the rows that have this name.
     ///
     /// # Errors
     ///
-    /// The statement is too long, or no statement: a bug.
-    pub(crate) fn statement(&self, state: &SessionState) -> Result<Statement, QueryError> {
-        let dialect = state.config_options().sql_parser.dialect;
-        let mut statement = state.sql_to_statement(&self.template, &dialect)?;
-        let words = complexity::words(&self.template);
-        let mut filling = Filling { expressions: &self.expressions, words };
-        let Some(query) = asked(&mut statement) else { return Ok(statement) };
-        match walk_mut(query, &mut filling) {
-            ControlFlow::Continue(()) => Ok(statement),
-            ControlFlow::Break(error) => Err(error),
-        }
-    }
-}
-
-/// The expressions of a statement that is being written, each with its place.
-#[derive(Clone, Debug, Default)]
-pub struct Places(Vec<Expression>);
-
-impl Places {
-    /// What stands for an expression, as an operand.
-    pub fn place(&mut self, expression: &Expression) -> String {
-        let known = self.0.iter().position(|own| own == expression);
-        let at = known.unwrap_or_else(|| {
-            self.0.push(expression.clone());
-            self.0.len().saturating_sub(1)
-        });
-        format!("${}", at.saturating_add(1))
-    }
-}
-
-struct Filling<'c> {
-    expressions: &'c [Expression],
-    words: usize,
-}
-
-impl VisitorMut for Filling<'_> {
-    type Break = QueryError;
-
-    // After its parts: placeholders in expressions stay what they are.
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<QueryError> {
-        let Expr::Value(value) = expression else { return ControlFlow::Continue(()) };
-        let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
-        let at = name.strip_prefix('$').and_then(|at| at.parse::<usize>().ok()?.checked_sub(1));
-        let Some(own) = at.and_then(|at| self.expressions.get(at)) else {
-            let why = format!("nothing stands for {name}");
-            return ControlFlow::Break(DataFusionError::Internal(why).into());
-        };
-        self.words = self.words.saturating_add(own.words());
-        if self.words > WORDS_MAX {
+    /// The query is too long.
+    pub(crate) fn statement(self, table: &str) -> Result<Statement, QueryError> {
+        let Self { columns, conditions, groups, of_groups, orders } = self;
+        let selected = columns.iter().map(|(own, _)| own);
+        let others = [&conditions, &groups, &of_groups].into_iter().flatten();
+        let all = selected.chain(others).chain(orders.iter().map(|(own, _)| own));
+        let words = all.map(Expression::words).fold(0, usize::saturating_add);
+        if words > WORDS_MAX {
             let why = format!(
                 "the expressions of a query have at most {WORDS_MAX} words and operators together"
             );
-            return ControlFlow::Break(QueryError::Invalid(why));
+            return Err(QueryError::Invalid(why));
         }
-        *expression = Expr::Nested(Box::new(Expr::clone(own.tree())));
-        ControlFlow::Continue(())
+        let mut query = query_of(&format!("SELECT 1 FROM {}.{table}", filtered::SCHEMA))?;
+        if let SetExpr::Select(select) = &mut *query.body {
+            let item = |(own, name): (Expression, Option<String>)| match name {
+                Some(name) => SelectItem::ExprWithAlias {
+                    expr: operand(&own),
+                    alias: Ident::with_quote('"', name),
+                },
+                None => SelectItem::UnnamedExpr(Expr::clone(own.tree())),
+            };
+            select.projection = columns.into_iter().map(item).collect();
+            select.selection = all_of(&conditions);
+            select.group_by =
+                GroupByExpr::Expressions(groups.iter().map(operand).collect(), Vec::new());
+            select.having = all_of(&of_groups);
+        }
+        let orders = orders.iter().map(|(own, is_descending)| OrderByExpr {
+            expr: operand(own),
+            options: OrderByOptions { asc: Some(!is_descending), nulls_first: Some(false) },
+            with_fill: None,
+        });
+        let kind = OrderByKind::Expressions(orders.collect());
+        query.order_by = Some(OrderBy { kind, interpolate: None });
+        Ok(Statement::Statement(Box::new(query.into())))
     }
+}
+
+/// An expression within another one.
+fn operand(own: &Expression) -> Expr {
+    Expr::Nested(Box::new(Expr::clone(own.tree())))
+}
+
+/// The condition that all of some hold.
+fn all_of(conditions: &[Expression]) -> Option<Expr> {
+    conditions.iter().map(operand).reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::And,
+        right: Box::new(right),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::util::display::array_value_to_string;
     use datafusion::prelude::SessionContext;
 
-    use super::{Composed, Places};
+    use super::Composed;
     use crate::dialect::expression::Expression;
     use crate::guard::complexity::WORDS_MAX;
 
     /// Goal: an expression stays one, however its tree prints. Method: expressions that print as more or less than they
-    /// are, in a statement that they would change.
+    /// are, in a query that they would change.
     #[tokio::test]
     async fn expressions_are_put_in_as_trees() {
         let context = SessionContext::new();
+        for sql in ["CREATE SCHEMA filtered", "CREATE TABLE filtered.events AS SELECT 7 AS n"] {
+            context.sql(sql).await.unwrap();
+        }
         let state = context.state();
         for (text, expected) in [
             ("- -1", "1"),
@@ -121,27 +113,26 @@ mod tests {
             ("1 + 1", "2"),
             ("'$1'", "$1"),
         ] {
-            let mut places = Places::default();
             let own = Expression::parse(text).unwrap();
-            let template =
-                format!("SELECT CAST({0} AS VARCHAR) AS a, {0} AS b, 7", places.place(&own));
-            let composed = Composed::new(template, &places).followed_by(" LIMIT 1");
-            let statement = composed.statement(&state).unwrap();
+            let n = Expression::parse("n").unwrap();
+            let composed = Composed {
+                columns: vec![(own.clone(), Some("a".into())), (own, Some("b".into())), (n, None)],
+                ..Composed::default()
+            };
+            let statement = composed.statement("events").unwrap();
             let plan = state.statement_to_plan(statement).await.unwrap();
             let rows = context.execute_logical_plan(plan).await.unwrap().collect().await.unwrap();
-            let cell = arrow::util::display::array_value_to_string(rows[0].column(0), 0).unwrap();
-            assert_eq!((cell.as_str(), rows[0].num_columns()), (expected, 3), "{text}");
+            let cell = |at: usize| array_value_to_string(rows[0].column(at), 0).unwrap();
+            assert_eq!([cell(0), cell(1), cell(2)], [expected, expected, "7"], "{text}");
         }
     }
 
     #[test]
-    fn expressions_of_a_statement_are_bounded_together() {
-        let state = SessionContext::new().state();
+    fn expressions_of_a_query_are_bounded_together() {
         let own = Expression::parse(&vec!["event"; 100].join(" || ")).unwrap();
         let of = |count: usize| {
-            let mut places = Places::default();
-            let items: Vec<String> = (0..count).map(|_| places.place(&own)).collect();
-            Composed::new(format!("SELECT {}", items.join(", ")), &places).statement(&state)
+            let columns = vec![(own.clone(), None); count];
+            Composed { columns, ..Composed::default() }.statement("events")
         };
         assert!(of(WORDS_MAX / 200 - 1).is_ok());
         assert!(of(WORDS_MAX / 200 + 1).is_err());

@@ -6,17 +6,17 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::sql::sqlparser::ast::{Expr, Function};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, Function, Ident};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
-use crate::dialect::composed::{Composed, Places};
+use crate::dialect::composed::Composed;
 use crate::dialect::hogql::Hogql;
 use crate::dialect::offsets::Offsets;
 use crate::dialect::sql_text::identifier;
 use crate::dialect::walk::{each_expression, has_relation};
-use crate::dialect::{clickhouse, dashed_names, filtered};
+use crate::dialect::{clickhouse, dashed_names};
 use crate::functions::calendar::Calendar;
 use crate::guard::complexity;
 use crate::kernel::error::QueryError;
@@ -58,6 +58,38 @@ impl Expression {
             (expression, None) => Ok(expression),
             _ => Err(refused("an expression has no name")),
         }
+    }
+
+    /// Reads an expression of ours, of any length.
+    ///
+    /// # Errors
+    ///
+    /// It is none: a bug.
+    pub fn own(text: &str) -> Result<Self, QueryError> {
+        Reader::unbounded(text)?.expression()
+    }
+
+    /// A column of the rows.
+    pub fn column(name: &str) -> Self {
+        Self {
+            text: identifier(name).into(),
+            tree: Arc::new(Expr::Identifier(Ident::with_quote('"', name))),
+            words: 1,
+            names_columns: true,
+            has_window: false,
+        }
+    }
+
+    /// It as a value of one type.
+    fn taken(&self, taken: Taken) -> Self {
+        let tree = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(Expr::clone(&self.tree)),
+            data_type: taken.data_type(),
+            array: false,
+            format: None,
+        };
+        Self { tree: Arc::new(tree), ..self.clone() }
     }
 
     /// Reads the text of one expression that may have a name: `count() AS n`.
@@ -164,15 +196,10 @@ impl Expression {
                 }
             }
             let fields = events.schema().fields().iter();
-            let mut items: Vec<String> = fields.map(|field| identifier(field.name())).collect();
-            let mut places = Places::default();
-            for (expression, value, name) in &values {
-                let (place, kind, name) = (places.place(expression), value.sql(), identifier(name));
-                items.push(format!("CAST({place} AS {kind}) AS {name}"));
-            }
-            view.name_rows("events", events)?;
-            let template = format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA);
-            view.composed(&Composed::new(template, &places)).await
+            let own = fields.map(|field| (Self::column(field.name()), None));
+            let added = values.into_iter().map(|(own, taken, name)| (own.taken(taken), Some(name)));
+            let columns = own.chain(added).collect();
+            view.composed(("events", events), Composed { columns, ..Composed::default() }).await
         })
         .await
     }
@@ -190,8 +217,8 @@ impl Expression {
         keys: &[String],
         name: &str,
     ) -> Result<DataFrame, QueryError> {
-        let (own, name) = (self.clone(), identifier(name));
-        let keys: Vec<String> = keys.iter().map(|key| identifier(key)).collect();
+        let (own, name) = (self.clone(), name.to_owned());
+        let groups: Vec<Self> = keys.iter().map(|key| Self::column(key)).collect();
         view.on_planner(move |view| async move {
             if own.has_window() || !own.is_aggregate(&view)? {
                 let text = &own.text;
@@ -200,14 +227,11 @@ impl Expression {
                 );
                 return Err(refused(why));
             }
-            view.name_rows("events", events)?;
-            let mut places = Places::default();
-            let (keys, place, number) = (keys.join(", "), places.place(&own), Taken::Number.sql());
-            let schema = filtered::SCHEMA;
-            let template = format!(
-                "SELECT {keys}, CAST({place} AS {number}) AS {name} FROM {schema}.events GROUP BY {keys}"
-            );
-            view.composed(&Composed::new(template, &places)).await
+            let number = (own.taken(Taken::Number), Some(name));
+            let keys = groups.iter().map(|key| (key.clone(), None));
+            let columns = keys.chain([number]).collect();
+            let composed = Composed { columns, groups, ..Composed::default() };
+            view.composed(("events", events), composed).await
         })
         .await
     }
@@ -225,11 +249,11 @@ pub enum Taken {
 }
 
 impl Taken {
-    fn sql(self) -> &'static str {
+    fn data_type(self) -> DataType {
         match self {
-            Self::Text => "VARCHAR",
-            Self::Number => "DOUBLE",
-            Self::Truth => "BOOLEAN",
+            Self::Text => DataType::Varchar(None),
+            Self::Number => DataType::Double(ExactNumberInfo::None),
+            Self::Truth => DataType::Boolean,
         }
     }
 }
@@ -249,7 +273,7 @@ fn invalid(error: &dyn std::error::Error) -> QueryError {
     refused(format!("this is not a valid expression: {reason}"))
 }
 
-/// Reads expressions of a text that is not too long.
+/// Reads expressions of a text.
 struct Reader {
     parser: Parser<'static>,
     /// What each token is in a text without comments, as the parser takes it.
@@ -258,7 +282,6 @@ struct Reader {
 }
 
 impl Reader {
-    /// In the text, a name with `$` behind a point needs no quotes, as in HogQL.
     fn of(text: &str) -> Result<Self, QueryError> {
         let too_long = || {
             refused(format!(
@@ -268,13 +291,17 @@ impl Reader {
         if text.len() > TEXT_MAX_BYTES {
             return Err(too_long());
         }
+        let reader = Self::unbounded(text)?;
+        let is_long = reader.counted.last().is_some_and(|words| *words > WORDS_MAX);
+        if is_long { Err(too_long()) } else { Ok(reader) }
+    }
+
+    /// In the text, a name with `$` behind a point needs no quotes, as in HogQL.
+    fn unbounded(text: &str) -> Result<Self, QueryError> {
         let tokens = Tokenizer::new(&Hogql, text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| invalid(&error))?;
         dashed_names::check(&tokens).map_err(|error| invalid(&error))?;
-        let counted: Vec<usize> = complexity::counted(&tokens).collect();
-        if counted.last().is_some_and(|words| *words > WORDS_MAX) {
-            return Err(too_long());
-        }
+        let counted = complexity::counted(&tokens).collect();
         let mut offsets = Offsets::of(text);
         let texts =
             as_read(&mut tokens, |token| text.get(offsets.range(token.span)).unwrap_or_default());

@@ -51,9 +51,6 @@ use weir_storage::delta::stats::Value;
 pub use weir_storage::exact::ExactColumns;
 use weir_storage::store::Snapshot;
 
-/// The schema that has rows which are chosen for one question; see [`View::name_rows`].
-pub const FILTERED: &str = filtered::SCHEMA;
-
 /// One state of the stores, of all projects.
 #[derive(Clone)]
 pub(crate) struct State {
@@ -180,12 +177,8 @@ impl View {
         Ok(events.select(columns.collect::<Vec<_>>())?)
     }
 
-    /// Lets SQL name rows from now on, as the one table in [`FILTERED`].
-    ///
-    /// # Errors
-    ///
-    /// DataFusion refuses them: a bug.
-    pub fn name_rows(&self, table: &str, rows: DataFrame) -> Result<(), QueryError> {
+    /// Lets statements name rows from now on, as the one table in the schema of those that are chosen for a question.
+    fn name_rows(&self, table: &str, rows: DataFrame) -> Result<(), QueryError> {
         let schema = MemorySchemaProvider::new();
         let rows = local_time::rows(rows, &self.calendar.zone)?;
         schema.register_table(table.to_owned(), rows.into_view())?;
@@ -262,14 +255,18 @@ impl View {
         }
     }
 
-    /// Plans a statement of ours with expressions of users, as [`View::sql`] does.
+    /// Plans a query over rows, which are called `table`, with expressions of users, as [`View::sql`] does.
     ///
     /// # Errors
     ///
     /// [`QueryError::Invalid`] with DataFusion's explanation.
-    pub async fn composed(&self, composed: &Composed) -> Result<DataFrame, QueryError> {
-        let statement = composed.statement(&self.context.state())?;
-        self.explained(statement, "").await
+    pub async fn composed(
+        &self,
+        (table, rows): (&str, DataFrame),
+        composed: Composed,
+    ) -> Result<DataFrame, QueryError> {
+        self.name_rows(table, rows)?;
+        self.explained(composed.statement(table)?, "").await
     }
 
     /// Does `planning` with the view on a thread that plans.
