@@ -6,6 +6,10 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
+pub use weir_api::insights::older::{
+    CorrelationAnswer, FunnelAnswer, PathsAnswer, RetentionAnswer, TrendAnswer,
+};
+
 /// An object with any fields.
 pub type AnyObject = Map<String, Value>;
 
@@ -38,5 +42,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action Annotation CorrelationAnswer Dashboard DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightInList PathsAnswer PersonsOfNumber PersonsOfPoint PersonsOfRow RetentionAnswer TrendAnswer
+    Action Annotation Dashboard DashboardsRunInsightsRetrieveAnswer Insight InsightInList PersonsOfNumber PersonsOfPoint PersonsOfRow
 }
