@@ -1,5 +1,5 @@
 //! Answers of operations as types: their JSON is that of the API, their schemas are in its description, and pages draw
-//! their fields. No engines, no HTTP, no product logic: `weir-http` makes them of what is stored.
+//! their fields. No engines, no HTTP, no product logic: `weir-http` makes them of what is stored, and `weir-insights` of events.
 
 pub mod accounts;
 pub mod activity;
@@ -9,6 +9,7 @@ pub mod early_access;
 pub mod events;
 pub mod flags;
 pub mod groups;
+pub mod insights;
 pub mod keys;
 pub mod older;
 pub mod persons;

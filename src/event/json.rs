@@ -120,10 +120,19 @@ pub fn read<T: FromJson>(text: &[u8]) -> Result<T, Error> {
 ///
 /// As of [`read`].
 pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Error> {
+    of_kind(read_as(Levels(depth_max), text)?)
+}
+
+/// Reads JSON as what `seed` makes of it, nested at most [`DEPTH_MAX`] deep.
+///
+/// # Errors
+///
+/// The text is not valid JSON, is nested deeper, or has another type.
+pub fn read_as<'t, S: DeserializeSeed<'t>>(seed: S, text: &'t [u8]) -> Result<S::Value, Error> {
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let value = Levels(depth_max).deserialize(&mut parser)?;
+    let value = seed.deserialize(&mut parser)?;
     parser.end()?;
-    of_kind(value)
+    Ok(value)
 }
 
 /// The members of a client's JSON object that have one of these keys. The others are skipped, which takes a part of

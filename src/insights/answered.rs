@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::node::NodeError;
+use weir_api::insights;
 use weir_query::output::lists::{Lists, Took};
 
 /// An answer, as two parts of a JSON object.
@@ -80,7 +81,7 @@ impl Answered {
     /// # Errors
     ///
     /// It has no form in JSON.
-    pub fn of(results: &Value, took: Duration) -> Result<Self, NodeError> {
+    pub fn of(results: &insights::Answer, took: Duration) -> Result<Self, NodeError> {
         let timings = [Timing { k: "./answer", t: took.as_secs_f64() }];
         let timings = serde_json::to_string(&timings).map_err(|error| failed(&error))?;
         Ok(Self {

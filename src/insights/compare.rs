@@ -7,11 +7,12 @@ use crate::interval::Interval;
 use crate::node::{Node, NodeError};
 use crate::selection::Dates;
 use crate::{InsightError, ProjectSettings};
+use weir_api::insights::series::Period;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
-/// Periods of a comparison, in their words.
-pub const PERIODS: [&str; 2] = ["current", "previous"];
+/// Periods of a comparison, in the order of [`Compare::ranges`].
+pub const PERIODS: [Period; 2] = [Period::Current, Period::Previous];
 
 const UNIX_EPOCH: chrono::NaiveDateTime = chrono::DateTime::UNIX_EPOCH.naive_utc();
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::action::Action;
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
+use weir_api::insights::value::{EntityId, EntityKind};
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
@@ -143,16 +144,20 @@ impl Entity {
         self.action_name.as_deref()
     }
 
-    /// What clients get back as the entity with this number, in the form of older clients.
-    pub fn body(&self, order: usize) -> Value {
-        let (id, kind) = match self.action {
-            Some(id) => (Value::from(id), "actions"),
-            None => (Value::from(self.event.as_deref()), "events"),
-        };
-        serde_json::json!({
-            "id": id, "type": kind, "order": order, "name": self.name(),
-            "custom_name": self.custom_name, "properties": self.properties,
-        })
+    /// Its id in answers: that of its action, or the name of its events.
+    pub fn id(&self) -> Option<EntityId> {
+        let event = || self.event.clone().map(EntityId::Event);
+        self.action.map(EntityId::Action).or_else(event)
+    }
+
+    /// Whether it is of an action.
+    pub fn kind(&self) -> EntityKind {
+        if self.action.is_some() { EntityKind::Actions } else { EntityKind::Events }
+    }
+
+    /// Its filters as they were sent.
+    pub fn properties(&self) -> &Value {
+        &self.properties
     }
 
     /// The condition that an event of the view is of it: true or false.
@@ -245,7 +250,7 @@ fn action_id(node: &Node<'_>) -> Result<i64, NodeError> {
 mod tests {
     use serde_json::json;
 
-    use super::Entity;
+    use super::{Entity, EntityId, EntityKind};
 
     #[test]
     fn nodes_and_entities_of_older_clients_mean_the_same() {
@@ -266,8 +271,8 @@ mod tests {
             let entity = Entity::parse(&node, "series.0").unwrap();
             assert_eq!((entity.action, entity.event.as_deref()), (Some(4), None), "{node}");
             assert_eq!(entity.label(), "Bought", "{node}");
-            let body = entity.body(0);
-            assert_eq!((&body["id"], &body["type"]), (&json!(4), &json!("actions")), "{node}");
+            let sent = (entity.id(), entity.kind());
+            assert_eq!(sent, (Some(EntityId::Action(4)), EntityKind::Actions), "{node}");
         }
         for (node, field) in [
             (json!({"kind": "ActionsNode"}), "series.0.id"),

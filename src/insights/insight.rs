@@ -22,6 +22,7 @@ use crate::stickiness::actors::Asked;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
 use crate::{Actor, InsightError, ProjectSettings, known};
+use weir_api::insights::Answer;
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
 use weir_query::kernel::engine::Engine;
@@ -143,27 +144,27 @@ impl Insight {
         &'a self,
         engine: &'a Engine,
         owner: &'a ProjectSettings,
-    ) -> BoxFuture<'a, Result<Value, InsightError>> {
+    ) -> BoxFuture<'a, Result<Answer, InsightError>> {
         Box::pin(async move {
             let mut named = self.clone();
             named.look_up(engine, owner.project)?;
-            match &named {
+            Ok(match &named {
                 Self::Correlation(correlation) => {
-                    Ok(correlation.answer(engine, owner).await?.body())
+                    Answer::Correlations(correlation.answer(engine, owner).await?.shown())
                 }
                 Self::Lifecycle(lifecycle) => {
-                    Ok(Value::Array(lifecycle.answer(engine, owner).await?))
+                    Answer::Series(lifecycle.answer(engine, owner).await?)
                 }
-                Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
+                Self::Paths(paths) => Answer::Paths(paths.answer(engine, owner).await?),
                 Self::Retention(retention) => {
-                    Ok(Value::Array(retention.answer(engine, owner).await?))
+                    Answer::Retention(retention.answer(engine, owner).await?)
                 }
                 Self::Stickiness(stickiness) => {
-                    Ok(Value::Array(stickiness.answer(engine, owner).await?))
+                    Answer::Series(stickiness.answer(engine, owner).await?)
                 }
-                Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
-                Self::Funnels(funnels) => funnels.answer(engine, owner).await,
-            }
+                Self::Trends(trends) => Answer::Series(trends.answer(engine, owner).await?),
+                Self::Funnels(funnels) => Answer::Funnel(funnels.answer(engine, owner).await?),
+            })
         })
     }
 

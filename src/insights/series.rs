@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::entity::Entity;
 use crate::node::{Node, NodeError};
 use crate::selection::Unit;
+use weir_api::insights::series::SeriesEntity;
 use weir_event::id::ProjectId;
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
@@ -89,7 +90,7 @@ pub struct Series {
     /// What it counts.
     pub math: Math,
     /// What clients get back as the entity of the series.
-    pub action: Value,
+    pub action: SeriesEntity,
 }
 
 impl Series {
@@ -104,15 +105,19 @@ impl Series {
         let node = Node::new(Some(value), &path)?;
         node.without(&["math_multiplier"])?;
         let math = math(&node)?;
-        let mut action = entity.body(order);
-        if let Value::Object(fields) = &mut action {
-            let of = |name: &str| node.value(name).cloned().unwrap_or_default();
-            let name = node.text("math")?.unwrap_or("total");
-            fields.insert("math".to_owned(), Value::from(name));
-            fields.insert("math_property".to_owned(), of("math_property"));
-            fields.insert("math_group_type_index".to_owned(), of("math_group_type_index"));
-            fields.insert("math_hogql".to_owned(), of("math_hogql"));
-        }
+        let of = |name: &str| node.value(name).cloned().unwrap_or_default();
+        let action = SeriesEntity {
+            custom_name: entity.custom_name.clone(),
+            id: entity.id(),
+            math: node.text("math")?.unwrap_or("total").to_owned(),
+            math_group_type_index: of("math_group_type_index"),
+            math_hogql: of("math_hogql"),
+            math_property: of("math_property"),
+            name: entity.name().to_owned(),
+            order,
+            properties: entity.properties().clone(),
+            kind: entity.kind(),
+        };
         Ok(Self { entity, math, action })
     }
 
@@ -123,9 +128,7 @@ impl Series {
     /// There is no such action.
     pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
         self.entity.look_up(engine, project)?;
-        if let (Some(name), Value::Object(fields)) = (self.entity.action_name(), &mut self.action) {
-            fields.insert("name".to_owned(), Value::from(name));
-        }
+        self.action.name = self.entity.name().to_owned();
         Ok(())
     }
 }
@@ -275,9 +278,13 @@ mod tests {
         let node = json!({"kind": "EventsNode", "event": "$pageview", "name": "$pageview",
                           "math": "dau", "properties": [{"key": "a", "value": 1}]});
         let series = Series::parse(&node, 2).unwrap();
-        let (id, order) = (&series.action["id"], &series.action["order"]);
-        assert_eq!((id, order), (&json!("$pageview"), &json!(2)));
-        assert_eq!(series.action["properties"], node["properties"]);
+        assert_eq!(
+            serde_json::to_string(&series.action).unwrap(),
+            r#"{"custom_name":null,"id":"$pageview","math":"dau","math_group_type_index":null,"#
+                .to_owned()
+                + r#""math_hogql":null,"math_property":null,"name":"$pageview","order":2,"#
+                + r#""properties":[{"key":"a","value":1}],"type":"events"}"#
+        );
         assert_eq!(series.entity.label(), "$pageview");
     }
 }

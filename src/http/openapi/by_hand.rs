@@ -38,5 +38,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action Annotation CorrelationAnswer Dashboard DashboardsRunInsightsRetrieveAnswer FunnelAnswer Insight InsightAnswer InsightInList ListAnswer PathsAnswer QueryLater Question RetentionAnswer SqlNodeAnswer TrendAnswer
+    Action Annotation Dashboard DashboardsRunInsightsRetrieveAnswer Insight InsightAnswer InsightInList ListAnswer QueryLater Question SqlNodeAnswer
 }

@@ -97,7 +97,7 @@ macro_rules! series {
     ($($name:ident: $insight:expr;)*) => {$(
         impl Operation for $name {
             type Who = Principal;
-            type Out = Answer<by_hand::TrendAnswer>;
+            type Out = Answer<older::TrendAnswer>;
             const SCOPE: &'static str = "insight:read";
 
             async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -117,7 +117,7 @@ async fn series_of(
     cx: &Context<Principal>,
     sent: Sent<OfTrend>,
     insight: Option<&str>,
-) -> Result<Answer<by_hand::TrendAnswer>, Problem> {
+) -> Result<Answer<older::TrendAnswer>, Problem> {
     let Sent { mut filter, offset, .. } = sent;
     if let Some(insight) = insight {
         filter.insert("insight".to_owned(), json!(insight));
@@ -146,7 +146,7 @@ fn shown(
     (filter, project): (&Filter, i64),
     breakdown: Option<&Value>,
     (settings, rendering): (&ProjectSettings, Rendering),
-) -> Answer<by_hand::TrendAnswer> {
+) -> Answer<older::TrendAnswer> {
     let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     if rendering == Rendering::Csv {
         return Answer::new(file(series));

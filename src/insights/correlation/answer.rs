@@ -1,7 +1,7 @@
 //! Compares how many of those who come through the funnel do something with how many of the others do:
 //! [`Answer`].
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::correlation::counts::{Counts, Pair, Thing};
 use crate::correlation::values::parts;
@@ -9,6 +9,8 @@ use crate::correlation::{Correlation, Of};
 use crate::entity::note_named;
 use crate::funnels::passage::Passages;
 use crate::{Context, InsightError, ProjectSettings};
+use weir_api::insights::correlation;
+use weir_api::insights::correlation::{Correlations, Outcome};
 use weir_query::events::histories::{Fold, NO_TEXT, Row, Rows};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -126,14 +128,21 @@ impl Correlated {
     }
 
     /// Its form in answers.
-    pub fn body(&self) -> Value {
-        let name = self.subject.name();
-        json!({
-            "event": {"event": name, "properties": {}, "elements": []},
-            "success_count": self.counts.successes, "failure_count": self.counts.failures,
-            "odds_ratio": self.odds_ratio,
-            "correlation_type": if self.is_success { "success" } else { "failure" },
-        })
+    fn shown(&self) -> correlation::Correlated {
+        let Pair { successes, failures } = self.counts;
+        correlation::Correlated {
+            correlation_type: if self.is_success { Outcome::Success } else { Outcome::Failure },
+            event: correlation::Subject {
+                elements: [],
+                event: self.subject.name(),
+                properties: Map::new(),
+            },
+            failure_count: failures,
+            failure_people_url: None,
+            odds_ratio: self.odds_ratio,
+            success_count: successes,
+            success_people_url: None,
+        }
     }
 }
 
@@ -144,9 +153,14 @@ fn ratio(top: u128, bottom: u128) -> f64 {
 
 impl Answer {
     /// Its form in answers.
+    pub fn shown(&self) -> Correlations {
+        let events = self.rows.iter().map(Correlated::shown).collect();
+        Correlations { events, skewed: self.is_skewed }
+    }
+
+    /// The same as JSON.
     pub fn body(&self) -> Value {
-        let events: Vec<Value> = self.rows.iter().map(Correlated::body).collect();
-        json!({"events": events, "skewed": self.is_skewed})
+        serde_json::to_value(self.shown()).unwrap_or_default()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use crate::breakdown::{Breakdown, SEPARATOR};
 use crate::entity::{Entity, note_named};
 use crate::funnels::split::{Found, Splitter};
@@ -11,6 +9,8 @@ use crate::funnels::times::{Room, Times};
 use crate::funnels::walk::Order;
 use crate::funnels::{Funnels, Shown};
 use crate::{Context, InsightError, ProjectSettings};
+use weir_api::insights::funnel::{Funnel, Step, Steps};
+use weir_api::insights::value::BreakdownValue;
 use weir_metadata::cohorts::CohortId;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
@@ -123,8 +123,8 @@ pub(super) fn ranked<T, R: Ord>(
 }
 
 /// A value of the breakdown as clients get it: a list of the values of the properties.
-pub(super) fn value_of(value: &str) -> Value {
-    value.split(SEPARATOR).collect()
+pub(super) fn value_of(value: &str) -> BreakdownValue {
+    BreakdownValue::Several(value.split(SEPARATOR).map(str::to_owned).collect())
 }
 
 impl Funnels {
@@ -133,22 +133,24 @@ impl Funnels {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Value, InsightError> {
+    ) -> Result<Funnel, InsightError> {
         note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         match self.shown {
-            Shown::Steps => self.shown_steps(context).await,
-            Shown::TimeToConvert(bins) => self.time_to_convert(context, bins).await,
-            Shown::Trends => self.conversion_trends(context).await,
+            Shown::Steps => Ok(Funnel::Steps(self.shown_steps(context).await?)),
+            Shown::TimeToConvert(bins) => {
+                Ok(Funnel::Times(self.time_to_convert(context, bins).await?))
+            }
+            Shown::Trends => Ok(Funnel::Trends(self.conversion_trends(context).await?)),
         }
     }
 
-    async fn shown_steps(&self, context: Context<'_>) -> Result<Value, InsightError> {
+    async fn shown_steps(&self, context: Context<'_>) -> Result<Steps, InsightError> {
         match self.split() {
             Breakdown::Nothing => {
                 let counts = self.counts(context, None).await?.remove("").unwrap_or_default();
-                Ok(self.bodies(&counts, None))
+                Ok(Steps::All(self.bodies(&counts, None)))
             }
             Breakdown::Cohorts(cohorts) => {
                 let mut answer = Vec::with_capacity(cohorts.len());
@@ -157,7 +159,7 @@ impl Funnels {
                     let counts = counts.remove("").unwrap_or_default();
                     answer.push(self.bodies(&counts, Some(cohort_of(context, *cohort))));
                 }
-                Ok(Value::Array(answer))
+                Ok(Steps::ByValue(answer))
             }
             Breakdown::Properties { limit, is_other_hidden, .. } => {
                 let (shown, rest) = self.ranked_counts(context, *limit).await?;
@@ -167,7 +169,7 @@ impl Funnels {
                     let value = value_of(&value);
                     self.bodies(&counts, Some((value.clone(), value)))
                 };
-                Ok(shown.into_iter().chain(rest).map(body).collect())
+                Ok(Steps::ByValue(shown.into_iter().chain(rest).map(body).collect()))
             }
         }
     }
@@ -198,40 +200,53 @@ impl Funnels {
     }
 
     /// The steps, with the name and the value of the breakdown if there is one.
-    fn bodies(&self, counts: &Counts, value: Option<(Value, Value)>) -> Value {
+    fn bodies(
+        &self,
+        counts: &Counts,
+        value: Option<(BreakdownValue, BreakdownValue)>,
+    ) -> Vec<Step> {
+        let (breakdown, breakdown_value) = value.unzip();
         let none = Times::default();
         let body = |(step, entity): (usize, &Entity)| {
             let times = counts.times.get(step).unwrap_or(&none);
-            let sent = entity.body(step);
-            let of = |name: &str| sent.get(name).cloned().unwrap_or_default();
-            let mut body = json!({
-                "action_id": of("id"), "name": entity.name(), "custom_name": entity.custom_name,
-                "order": step, "people": [], "count": counts.of(step), "type": of("type"),
-                "average_conversion_time": times.average(),
-                "median_conversion_time": times.median(),
-            });
-            let Value::Object(fields) = &mut body else { return body };
-            if self.course.order == Order::Unordered {
-                let plural = if step == 0 { "" } else { "s" };
-                let name = format!("Completed {} step{plural}", step + 1);
-                fields.insert("action_id".to_owned(), Value::Null);
-                fields.insert("name".to_owned(), Value::String(name));
-                fields.insert("custom_name".to_owned(), Value::Null);
+            let (action_id, name, custom_name) = match self.course.order {
+                Order::Unordered => {
+                    let plural = if step == 0 { "" } else { "s" };
+                    (None, format!("Completed {} step{plural}", step + 1), None)
+                }
+                Order::Ordered | Order::Strict => {
+                    (entity.id(), entity.name().to_owned(), entity.custom_name.clone())
+                }
+            };
+            Step {
+                action_id,
+                average_conversion_time: times.average(),
+                breakdown: breakdown.clone(),
+                breakdown_value: breakdown_value.clone(),
+                count: counts.of(step),
+                custom_name,
+                median_conversion_time: times.median(),
+                name,
+                order: step,
+                kind: entity.kind(),
+                ..Step::default()
             }
-            if let Some((name, value)) = &value {
-                fields.insert("breakdown".to_owned(), name.clone());
-                fields.insert("breakdown_value".to_owned(), value.clone());
-            }
-            body
         };
         self.steps.iter().enumerate().map(body).collect()
     }
 }
 
 /// The name of a cohort, and its id.
-pub(super) fn cohort_of(context: Context<'_>, cohort: Option<i64>) -> (Value, Value) {
-    let Some(id) = cohort else { return (json!("all users"), json!("all")) };
+pub(super) fn cohort_of(
+    context: Context<'_>,
+    cohort: Option<i64>,
+) -> (BreakdownValue, BreakdownValue) {
+    let Some(id) = cohort else {
+        let name = BreakdownValue::One("all users".to_owned());
+        return (name, BreakdownValue::One("all".to_owned()));
+    };
     let snapshot = context.engine.metadata().snapshot();
     let cohort = snapshot.cohort(context.owner.project, CohortId(id));
-    (cohort.map_or_else(|| json!(id.to_string()), |cohort| json!(cohort.name)), json!(id))
+    let name = cohort.map_or_else(|| id.to_string(), |cohort| cohort.name.clone());
+    (BreakdownValue::One(name), BreakdownValue::Cohort(id))
 }

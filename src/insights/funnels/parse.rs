@@ -279,9 +279,9 @@ fn exclusions(
 
 /// Whether every event of the second is one of the first, as far as their filters show.
 fn contains(first: &Entity, second: &Entity) -> bool {
-    let list = |entity: &Entity| match entity.body(0).get("properties") {
-        Some(Value::Array(list)) => list.clone(),
-        other => other.cloned().into_iter().collect(),
+    let list = |entity: &Entity| match entity.properties() {
+        Value::Array(list) => list.clone(),
+        other => vec![other.clone()],
     };
     let filters = list(second);
     let is_name = match (first.action, second.action) {

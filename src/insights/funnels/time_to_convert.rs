@@ -1,11 +1,10 @@
 //! How long actors take from one step of a funnel to another, in bins of equal width.
 
-use serde_json::{Value, json};
-
 use crate::funnels::Funnels;
 use crate::funnels::split::Splitter;
 use crate::funnels::times::{Room, Times};
 use crate::{Context, InsightError};
+use weir_api::insights::funnel;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -43,14 +42,14 @@ impl Funnels {
         &self,
         context: Context<'_>,
         bins: Option<usize>,
-    ) -> Result<Value, InsightError> {
+    ) -> Result<funnel::Times, InsightError> {
         let bounds = self.bounds(context).await?;
         let (times, room) = (Times::default(), Room::default());
         let timing = Timing { splitter: self.splitter(None), between: self.between, times, room };
         let times = self.fold(context, (bounds, None), timing).await?.times;
         let average = times.average().map(|seconds| (seconds * 100.0).round() / 100.0);
         let bins = bins_of(&times, bins.unwrap_or_else(|| bins_for(times.len())));
-        Ok(json!({"bins": bins, "average_conversion_time": average}))
+        Ok(funnel::Times { average_conversion_time: average, bins })
     }
 }
 

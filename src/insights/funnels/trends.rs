@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
-
 use crate::breakdown::Breakdown;
 use crate::funnels::Funnels;
 use crate::funnels::answer::{OTHER, check_values, cohort_of, ranked, value_of};
@@ -11,6 +9,8 @@ use crate::funnels::split::Splitter;
 use crate::interval::Buckets;
 use crate::node::NodeError;
 use crate::{Context, InsightError};
+use weir_api::insights::funnel::Conversion;
+use weir_api::insights::value::BreakdownValue;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -93,13 +93,13 @@ impl Funnels {
     pub(super) async fn conversion_trends(
         &self,
         context: Context<'_>,
-    ) -> Result<Value, InsightError> {
+    ) -> Result<Vec<Conversion>, InsightError> {
         let buckets = self.buckets(context).await?;
         match self.split() {
             Breakdown::Nothing => {
                 let mut rates = self.rates(context, &buckets, None).await?;
                 let rates = rates.remove("").unwrap_or_default();
-                Ok(json!([series(&buckets, &rates, None)]))
+                Ok(vec![series(&buckets, &rates, None)])
             }
             Breakdown::Cohorts(cohorts) => {
                 check_size(&buckets, cohorts.len())?;
@@ -110,7 +110,7 @@ impl Funnels {
                     let (_, value) = cohort_of(context, *cohort);
                     answer.push(series(&buckets, &rates, Some(value)));
                 }
-                Ok(Value::Array(answer))
+                Ok(answer)
             }
             Breakdown::Properties { limit, is_other_hidden, .. } => {
                 check_size(&buckets, *limit)?;
@@ -174,19 +174,17 @@ fn check_size(buckets: &Buckets, values: usize) -> Result<(), NodeError> {
 }
 
 /// A series of the answer: a rate for each interval.
-fn series(buckets: &Buckets, rates: &Rates, value: Option<Value>) -> Value {
+fn series(buckets: &Buckets, rates: &Rates, breakdown_value: Option<BreakdownValue>) -> Conversion {
     let all = 0..buckets.len();
     let rate = |bucket| rates.get(&bucket).copied().unwrap_or_default().percent();
-    let mut body = json!({
-        "count": buckets.len(),
-        "data": all.clone().map(rate).collect::<Vec<_>>(),
-        "days": all.clone().map(|bucket| buckets.day(bucket)).collect::<Vec<_>>(),
-        "labels": all.map(|bucket| buckets.label(bucket)).collect::<Vec<_>>(),
-    });
-    if let (Value::Object(fields), Some(value)) = (&mut body, value) {
-        fields.insert("breakdown_value".to_owned(), value);
+    Conversion {
+        breakdown_value,
+        count: buckets.len(),
+        data: all.clone().map(rate).collect(),
+        days: all.clone().map(|bucket| buckets.day(bucket)).collect(),
+        labels: all.map(|bucket| buckets.label(bucket)).collect(),
+        persons_urls: None,
     }
-    body
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Counts the actors of each status, and shapes the answer: a series for each status.
 
-use serde_json::{Value, json};
-
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::plan::{rows, statuses};
-use crate::lifecycle::status::Status;
 use crate::{InsightError, ProjectSettings};
+use weir_api::insights::series::{Day, Series, Status};
+use weir_api::insights::value::Number;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -18,22 +17,23 @@ impl Lifecycle {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Vec<Value>, InsightError> {
+    ) -> Result<Vec<Series>, InsightError> {
         let view = engine.view(owner.project).await?;
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let plan = self.plan(engine, (&view, owner), &intervals).await?;
         let fold = Counting { counts: Status::ALL.map(|_| vec![0; intervals.len()]) };
         let counted = engine.histories(plan, rows(&intervals), fold).await?;
         let name = self.series.entity.label();
-        let texts =
-            |text: &dyn Fn(usize) -> String| (0..intervals.len()).map(text).collect::<Vec<_>>();
-        let series = |(status, data): (Status, Vec<i64>)| {
-            json!({
-                "action": self.series.action, "label": format!("{name} - {}", status.name()),
-                "count": data.iter().sum::<i64>(), "data": data,
-                "labels": texts(&|at| intervals.label(at)), "days": texts(&|at| intervals.day(at)),
-                "status": status.name(),
-            })
+        let all = 0..intervals.len();
+        let series = |(status, data): (Status, Vec<i64>)| Series {
+            action: Some(self.series.action.clone()),
+            count: data.iter().sum::<i64>().into(),
+            data: data.into_iter().map(Number::from).collect(),
+            days: all.clone().map(|at| Day::Beginning(intervals.day(at))).collect(),
+            label: format!("{name} - {}", status.name()),
+            labels: all.clone().map(|at| intervals.label(at)).collect(),
+            status: Some(status),
+            ..Series::default()
         };
         let all = Status::ALL.into_iter().zip(counted.counts);
         Ok(all.filter(|(status, _)| self.shown.contains(status)).map(series).collect())

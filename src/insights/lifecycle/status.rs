@@ -1,42 +1,6 @@
 //! What an actor is in each interval: [`each`], a pure function of the intervals in which it was active.
 
-/// What an actor is in an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Active for the first time, in the interval in which it was created.
-    New,
-    /// Active as in the interval before.
-    Returning,
-    /// Active, but not in the interval before.
-    Resurrecting,
-    /// Not active, but in the interval before.
-    Dormant,
-}
-
-impl Status {
-    /// All of them, in the order of answers.
-    pub const ALL: [Self; 4] = [Self::New, Self::Returning, Self::Resurrecting, Self::Dormant];
-
-    /// Its name in requests and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Returning => "returning",
-            Self::Resurrecting => "resurrecting",
-            Self::Dormant => "dormant",
-        }
-    }
-
-    /// The status of this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-
-    /// The names of all.
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
-}
+pub use weir_api::insights::series::Status;
 
 /// Tells each interval in which an actor has a status, and the status. `active` are the intervals in which it was
 /// active, in their order and each once; `is_created_in_first` says whether it was created in the first of them.

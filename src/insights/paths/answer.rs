@@ -8,16 +8,16 @@ use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::{coalesce, starts_with};
 use datafusion::logical_expr::{Expr, cast, when};
 use datafusion::prelude::{col, ident, lit, not};
-use serde_json::Value;
 
 use crate::entity::note_named;
 use crate::funnels::passage::Stretches;
 use crate::interval::Interval;
-use crate::paths::edges::{Edge, Edges, first, reachable};
+use crate::paths::edges::{Counted, Edge, Edges, first, reachable};
 use crate::paths::items::{Items, PAGE};
 use crate::paths::walk::{Cut, SESSION_GAP_MICROS, Step};
 use crate::paths::{Around, Kinds, PAGEVIEW, Paths, SCREEN};
 use crate::{Context, InsightError, ProjectSettings};
+use weir_api::insights::paths;
 use weir_query::dialect::expression::{Expression, Taken};
 use weir_query::events::event_property::event_text;
 use weir_query::events::histories::{ACTOR, AT, Fold, MASK, NO_TEXT, Row, Rows, TEXT};
@@ -42,7 +42,7 @@ impl Paths {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Vec<Value>, InsightError> {
+    ) -> Result<Vec<paths::Edge>, InsightError> {
         note_named(engine, owner.project, self.entities())?;
         let events = self.steps(engine, owner).await?;
         let (mut left, mut found) = (vec![Slice::ALL], Vec::new());
@@ -54,7 +54,7 @@ impl Paths {
             found.extend(fold.edges.counted(&fold.walks.items, self.shown));
             found = first(found, self.shown.edges_max);
         }
-        Ok(reachable(found).iter().map(|edge| edge.body()).collect())
+        Ok(reachable(found).into_iter().map(Counted::into_shown).collect())
     }
 
     /// The plan of the steps, as rows of histories.

@@ -8,9 +8,9 @@ use std::hash::BuildHasher;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
-use serde_json::{Value, json};
 
 use crate::paths::items::Items;
+use weir_api::insights::paths;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::slice::Slice;
 
@@ -174,12 +174,10 @@ pub(super) struct Counted {
 impl Counted {
     /// Its form in answers.
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
-    pub(super) fn body(&self) -> Value {
+    pub(super) fn into_shown(self) -> paths::Edge {
         let mean = self.micros as f64 / self.count.max(1) as f64 / 1000.0;
-        json!({
-            "source": self.source, "target": self.target, "value": self.count,
-            "average_conversion_time": mean,
-        })
+        let Self { source, target, count, micros: _ } = self;
+        paths::Edge { average_conversion_time: mean, source, target, value: count }
     }
 }
 

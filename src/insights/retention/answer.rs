@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 
 use chrono::SecondsFormat;
-use serde_json::{Value, json};
 
 use crate::breakdown::{Breakdown, OTHER, SEPARATOR};
 use crate::entity::note_named;
@@ -16,6 +15,7 @@ use crate::retention::tables::{Table, Tables};
 use crate::retention::{Measure, Retention};
 use crate::selection::zone;
 use crate::{Context, InsightError, ProjectSettings};
+use weir_api::insights::retention::{Cell, Row as Shown};
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -34,7 +34,7 @@ impl Retention {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Vec<Value>, InsightError> {
+    ) -> Result<Vec<Shown>, InsightError> {
         note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
@@ -103,7 +103,7 @@ impl Retention {
     /// Adds the rows of a value.
     fn show(
         &self,
-        answer: &mut Vec<Value>,
+        answer: &mut Vec<Shown>,
         (context, intervals): (Context<'_>, &Buckets),
         (value, table): (Option<&str>, &Table),
     ) -> Result<(), QueryError> {
@@ -113,21 +113,21 @@ impl Retention {
             let date = start
                 .map(|start| start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true));
             let cell = |(count, at): (&u64, usize)| {
-                let mut cell = json!({"count": count, "label": self.spans.label(&period, at)});
-                if let (Some(measure), Some(sum), Value::Object(fields)) =
-                    (&self.measure, sums.get(at), &mut cell)
-                {
-                    let told = json!(measure.told(*sum, *count));
-                    fields.insert("aggregation_value".to_owned(), told);
+                let measured = self.measure.as_ref().zip(sums.get(at));
+                Cell {
+                    aggregation_value: measured.map(|(measure, sum)| measure.told(*sum, *count)),
+                    count: *count,
+                    label: self.spans.label(&period, at),
+                    ..Cell::default()
                 }
-                cell
             };
-            let cells: Vec<Value> = counts.iter().zip(0..).map(cell).collect();
-            let mut row = json!({"values": cells, "label": format!("{period} {at}"), "date": date});
-            if let (Value::Object(row), Some(value)) = (&mut row, value) {
-                row.insert("breakdown_value".to_owned(), json!(shown_value(value)));
+            Shown {
+                breakdown_value: value.map(|value| shown_value(value).into_owned()),
+                date,
+                label: format!("{period} {at}"),
+                people_url: None,
+                values: counts.iter().zip(0..).map(cell).collect(),
             }
-            row
         };
         let cells = self.spans.len();
         let counts = table.counts.chunks(cells);

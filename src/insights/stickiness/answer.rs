@@ -1,14 +1,14 @@
 //! Counts the actors with each number of intervals, and shapes the answer: a series for each period and each
 //! series of the request.
 
-use serde_json::{Map, Value, json};
-
 use crate::compare::{Compare, PERIODS};
 use crate::entity::note_named;
 use crate::node::NodeError;
 use crate::stickiness::active::Rule;
 use crate::stickiness::{Counted, Stickiness};
 use crate::{InsightError, ProjectSettings};
+use weir_api::insights::series::{Day, Period, Series};
+use weir_api::insights::value::Number;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -23,7 +23,7 @@ impl Stickiness {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Vec<Value>, InsightError> {
+    ) -> Result<Vec<Series>, InsightError> {
         note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
@@ -47,7 +47,7 @@ impl Stickiness {
         Ok(shown)
     }
 
-    fn body(&self, counted: &Counted, mut counts: Vec<u64>, period: &str) -> Value {
+    fn body(&self, counted: &Counted, mut counts: Vec<u64>, period: Period) -> Series {
         let count: u64 = counts.iter().sum();
         if self.is_cumulative {
             let mut sum = 0;
@@ -62,19 +62,18 @@ impl Stickiness {
             let plural = if number == 1 { "" } else { "s" };
             format!("{number} {name}{plural}{end}")
         };
-        let mut body = Map::new();
-        let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
-        set("action", counted.series.action.clone());
-        set("label", json!(counted.series.entity.label()));
-        set("count", json!(count));
-        set("labels", (1..=counts.len()).map(label).collect());
-        set("days", json!((1..=counts.len()).collect::<Vec<_>>()));
-        set("data", json!(counts));
-        if self.compare != Compare::Nothing {
-            set("compare", json!(true));
-            set("compare_label", json!(period));
+        let compare = self.compare != Compare::Nothing;
+        Series {
+            action: Some(counted.series.action.clone()),
+            compare,
+            compare_label: compare.then_some(period),
+            count: count.into(),
+            days: (1..=counts.len()).map(Day::Intervals).collect(),
+            label: counted.series.entity.label().to_owned(),
+            labels: (1..=counts.len()).map(label).collect(),
+            data: counts.into_iter().map(Number::from).collect(),
+            ..Series::default()
         }
-        Value::Object(body)
     }
 }
 

@@ -8,7 +8,6 @@ use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::when;
 use datafusion::prelude::{ident, lit};
-use serde_json::{Map, Value, json};
 
 use crate::breakdown::{Breakdown, OTHER, SEPARATOR, in_cohort};
 use crate::columns::texts;
@@ -23,6 +22,8 @@ use crate::series::{Math, SERIES_MAX, Series};
 use crate::trends::plan::{BREAKDOWN, BUCKET, NULL, SeriesPlan, Shape, VALUE};
 use crate::trends::{Display, Trends};
 use crate::{InsightError, ProjectSettings};
+use weir_api::insights::series::{Day, Series as Shown, SeriesEntity};
+use weir_api::insights::value::{BreakdownValue, Number};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
@@ -42,7 +43,7 @@ struct Line {
     /// The number of the series in the request.
     series: usize,
     /// The value of the breakdown.
-    value: Option<Value>,
+    value: Option<BreakdownValue>,
     /// One number for each bucket; one for all where the whole range is one.
     data: Vec<f64>,
 }
@@ -53,7 +54,7 @@ impl Trends {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<Vec<Value>, InsightError> {
+    ) -> Result<Vec<Shown>, InsightError> {
         note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
@@ -81,7 +82,7 @@ impl Trends {
                     Some(value) => format!("{} - {}", formula.label(), label_of(value)),
                     None => formula.label(),
                 };
-                shown.push(self.body(&line, &periods, (label, Value::Null)));
+                shown.push(self.body(&line, &periods, (label, None)));
             }
         }
         Ok(shown)
@@ -150,7 +151,7 @@ impl Trends {
         (view, owner): (&View, &ProjectSettings),
         series: &Series,
         buckets: &Buckets,
-    ) -> Result<Vec<(Option<Value>, Vec<f64>)>, InsightError> {
+    ) -> Result<Vec<(Option<BreakdownValue>, Vec<f64>)>, InsightError> {
         let filters = self.selection.filters(owner)?;
         let plan = SeriesPlan {
             engine,
@@ -179,7 +180,8 @@ impl Trends {
                     let rows = engine.compute(plan.values().await?).await?;
                     let mut found = by_value(rows.iter().flat_map(rows_of), width);
                     let data = found.remove("").unwrap_or_else(|| vec![0.0; width]);
-                    let value = cohort.map_or(json!("all"), |id| json!(id));
+                    let all = || BreakdownValue::One("all".to_owned());
+                    let value = cohort.map_or_else(all, BreakdownValue::Cohort);
                     lines.push((Some(value), self.finished(data)));
                 }
                 Ok(lines)
@@ -249,7 +251,7 @@ impl Trends {
         data
     }
 
-    fn shown(&self, line: &Line, periods: &[Buckets]) -> Value {
+    fn shown(&self, line: &Line, periods: &[Buckets]) -> Shown {
         let series = self.series.get(line.series);
         let name = series.map_or("", |series| series.entity.label());
         let label = match &line.value {
@@ -257,45 +259,45 @@ impl Trends {
             Some(value) if self.series.len() == 1 => label_of(value),
             Some(value) => format!("{name} - {}", label_of(value)),
         };
-        let action = series.map_or(Value::Null, |series| series.action.clone());
-        self.body(line, periods, (label, action))
+        self.body(line, periods, (label, series.map(|series| series.action.clone())))
     }
 
-    fn body(&self, line: &Line, periods: &[Buckets], (label, action): (String, Value)) -> Value {
-        let mut body = Map::new();
-        body.insert("action".to_owned(), action);
-        body.insert("label".to_owned(), Value::String(label));
-        let buckets = periods.get(line.period);
-        let texts = |text: &dyn Fn(&Buckets, usize) -> String| -> Vec<String> {
-            buckets.map(|own| (0..own.len()).map(|at| text(own, at)).collect()).unwrap_or_default()
+    fn body(
+        &self,
+        line: &Line,
+        periods: &[Buckets],
+        (label, action): (String, Option<SeriesEntity>),
+    ) -> Shown {
+        let compare = !matches!(self.compare, Compare::Nothing);
+        let compare_label = PERIODS.get(line.period).copied().filter(|_| compare);
+        let breakdown_value = line.value.clone();
+        let order = Some(line.series);
+        let own = Shown {
+            action,
+            breakdown_value,
+            compare,
+            compare_label,
+            label,
+            order,
+            ..Shown::default()
         };
         if self.display == Display::Total {
             let number = line.data.first().copied().unwrap_or(0.0);
-            body.insert("aggregated_value".to_owned(), number_of(number));
-            body.insert("count".to_owned(), json!(0));
-            body.insert("data".to_owned(), json!([]));
-            body.insert("labels".to_owned(), json!([]));
-            body.insert("days".to_owned(), json!([]));
-        } else {
-            let count = match self.display {
-                Display::Cumulative => line.data.last().copied().unwrap_or(0.0),
-                _ => line.data.iter().sum(),
-            };
-            body.insert("count".to_owned(), number_of(count));
-            let data: Vec<Value> = line.data.iter().map(|number| number_of(*number)).collect();
-            body.insert("data".to_owned(), Value::Array(data));
-            body.insert("labels".to_owned(), json!(texts(&|own, at| own.label(at))));
-            body.insert("days".to_owned(), json!(texts(&|own, at| own.day(at))));
+            return Shown { aggregated_value: Some(Number(number)), ..own };
         }
-        body.insert("order".to_owned(), json!(line.series));
-        if let Some(value) = &line.value {
-            body.insert("breakdown_value".to_owned(), value.clone());
+        let count = match self.display {
+            Display::Cumulative => line.data.last().copied().unwrap_or(0.0),
+            _ => line.data.iter().sum(),
+        };
+        let buckets = periods.get(line.period).into_iter();
+        let buckets = buckets.flat_map(|own| (0..own.len()).map(move |at| (own, at)));
+        Shown {
+            count: Number(count),
+            data: line.data.iter().copied().map(Number).collect(),
+            days: buckets.clone().map(|(own, at)| Day::Beginning(own.day(at))).collect(),
+            labels: buckets.map(|(own, at)| own.label(at)).collect(),
+            ..own
         }
-        if !matches!(self.compare, Compare::Nothing) {
-            body.insert("compare".to_owned(), json!(true));
-            body.insert("compare_label".to_owned(), json!(PERIODS.get(line.period)));
-        }
-        Value::Object(body)
     }
 }
 
@@ -396,36 +398,28 @@ fn rows_of(batch: &RecordBatch) -> Vec<(String, usize, f64)> {
 }
 
 /// A value of the breakdown as clients get it: a list where it has several parts.
-fn value_of(value: &str, is_list: bool) -> Value {
+fn value_of(value: &str, is_list: bool) -> BreakdownValue {
     match (is_list, value) {
-        (true, OTHER) => json!([OTHER]),
-        (true, _) => value.split(SEPARATOR).collect(),
-        (false, _) => Value::String(value.to_owned()),
+        (true, OTHER) => BreakdownValue::Several(vec![OTHER.to_owned()]),
+        (true, _) => BreakdownValue::Several(value.split(SEPARATOR).map(str::to_owned).collect()),
+        (false, _) => BreakdownValue::One(value.to_owned()),
     }
 }
 
 /// The same as a label.
-fn label_of(value: &Value) -> String {
-    let text = |value: &Value| match value.as_str() {
-        Some(NULL) => "None (i.e. no value)".to_owned(),
-        Some(OTHER) => "Other (i.e. all remaining values)".to_owned(),
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
+fn label_of(value: &BreakdownValue) -> String {
+    let text = |value: &str| match value {
+        NULL => "None (i.e. no value)".to_owned(),
+        OTHER => "Other (i.e. all remaining values)".to_owned(),
+        text => text.to_owned(),
     };
     match value {
-        Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join("::"),
-        one => text(one),
+        BreakdownValue::Cohort(id) => id.to_string(),
+        BreakdownValue::One(value) => text(value),
+        BreakdownValue::Several(parts) => {
+            parts.iter().map(|part| text(part)).collect::<Vec<_>>().join("::")
+        }
     }
-}
-
-/// A number of the answer: whole ones without a fraction.
-fn number_of(number: f64) -> Value {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && number.abs() < EXACT {
-        // Within the range in which whole numbers are exact.
-        return format!("{number:.0}").parse::<i64>().map_or(json!(number), |whole| json!(whole));
-    }
-    json!(number)
 }
 
 /// The mean of up to `intervals` numbers up to each, rounded down, as in PostHog.
@@ -441,11 +435,11 @@ fn smoothed(data: &[f64], intervals: usize) -> Vec<f64> {
 /// The lines of a formula: one for each period and each value of the breakdown that any series has, in the order
 /// in which they come first.
 fn calculated(lines: &[Line], formula: &Formula, width: usize) -> Vec<Line> {
-    let mut places: HashMap<(usize, String), usize> = HashMap::new();
+    let mut places: HashMap<(usize, Option<&BreakdownValue>), usize> = HashMap::new();
     let mut groups: Vec<Vec<&Line>> = Vec::new();
     for line in lines {
-        let value = line.value.as_ref().map(Value::to_string).unwrap_or_default();
-        let place = *places.entry((line.period, value)).or_insert(groups.len());
+        let key = (line.period, line.value.as_ref());
+        let place = *places.entry(key).or_insert(groups.len());
         match groups.get_mut(place) {
             Some(group) => group.push(line),
             None => groups.push(vec![line]),
@@ -470,19 +464,8 @@ fn calculated(lines: &[Line], formula: &Formula, width: usize) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
-    use super::{Line, NULL, OTHER, calculated, label_of, number_of, smoothed, value_of};
+    use super::{BreakdownValue, Line, NULL, OTHER, calculated, label_of, smoothed, value_of};
     use crate::formula::Formula;
-
-    #[test]
-    fn numbers_are_whole_where_they_are() {
-        for (number, expected) in
-            [(3.0, "3"), (-2.0, "-2"), (0.0, "0"), (-0.0, "0"), (2.5, "2.5"), (1e20, "1e+20")]
-        {
-            assert_eq!(number_of(number).to_string(), expected);
-        }
-    }
 
     #[test]
     fn means_are_of_the_last_intervals() {
@@ -492,21 +475,22 @@ mod tests {
 
     #[test]
     fn values_and_labels_of_breakdowns() {
-        assert_eq!(value_of("a\u{1f}b", true), json!(["a", "b"]));
-        assert_eq!(label_of(&json!(["a", NULL])), "a::None (i.e. no value)");
-        assert_eq!(value_of(OTHER, true), json!([OTHER]));
-        assert_eq!(label_of(&json!(4)), "4");
+        let several = |parts: [&str; 2]| BreakdownValue::Several(parts.map(str::to_owned).to_vec());
+        assert_eq!(value_of("a\u{1f}b", true), several(["a", "b"]));
+        assert_eq!(label_of(&several(["a", NULL])), "a::None (i.e. no value)");
+        assert_eq!(value_of(OTHER, true), BreakdownValue::Several(vec![OTHER.to_owned()]));
+        assert_eq!(label_of(&BreakdownValue::Cohort(4)), "4");
     }
 
     #[test]
     fn formulas_see_zero_where_a_series_has_no_such_value() {
-        let line = |period, series, value: Option<Value>, data: &[f64]| Line {
+        let line = |period, series, value: Option<BreakdownValue>, data: &[f64]| Line {
             period,
             series,
             value,
             data: data.to_vec(),
         };
-        let (a, b) = (Some(json!("a")), Some(json!("b")));
+        let (a, b) = (Some(value_of("a", false)), Some(value_of("b", false)));
         let lines = [
             line(0, 0, a.clone(), &[4.0, 6.0]),
             line(0, 1, a.clone(), &[2.0, 0.0]),

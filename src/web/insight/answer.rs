@@ -1,9 +1,9 @@
-//! What charts of all kinds read of answers: values of breakdowns and texts; and what they make of them: [`Shown`].
+//! What charts of all kinds read of answers: values of breakdowns; and what they make of them: [`Shown`].
 
 use maud::Markup;
-use serde_json::Value;
 
 use crate::chart::table::Table;
+use weir_api::insights::value::BreakdownValue;
 
 /// How a value of a breakdown is called that stands for events without one, and for all other values.
 const BREAKDOWN_NAMES: [(&str, &str); 3] = [
@@ -31,16 +31,11 @@ pub(super) fn value_name(value: &str) -> &str {
 }
 
 /// The values of a breakdown in an answer: texts of one or of several properties.
-pub(super) fn values(value: Option<&Value>) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+pub(super) fn values(value: Option<&BreakdownValue>) -> Vec<String> {
     match value {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(values)) => values.iter().map(text).collect(),
-        Some(one) => vec![text(one)],
+        None => Vec::new(),
+        Some(BreakdownValue::Cohort(id)) => vec![id.to_string()],
+        Some(BreakdownValue::One(value)) => vec![value.clone()],
+        Some(BreakdownValue::Several(values)) => values.clone(),
     }
-}
-
-/// The texts of a field that is a list, numbers too.
-pub(super) fn texts(of: &Value, name: &str) -> Vec<String> {
-    values(Some(of.get(name).unwrap_or(&Value::Array(Vec::new()))))
 }

@@ -1,7 +1,6 @@
 //! Funnels: steps, conversion by interval, and how long it took.
 
 use maud::html;
-use serde_json::Value;
 
 use crate::chart::bars::bars;
 use crate::chart::funnel::{Part, Step, before, funnel, share};
@@ -11,37 +10,40 @@ use crate::chart::{figure, series, table};
 use crate::insight::answer::{Shown, value_name, values};
 use crate::insight::links::Links;
 use crate::insight::trends;
-use crate::state::insight::Options;
 use crate::state::point::Point;
+use weir_api::insights::funnel;
+use weir_api::insights::funnel::{Conversion, Funnel, Steps, Times};
+use weir_api::insights::series::{Day, Series as Answered};
+use weir_api::insights::value::{BreakdownValue, Number};
 
 /// The chart and the table of an answer.
-pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
-    match &links.question.options {
-        Options::Funnel { shown: "trends", .. } => trends::shown(results, links),
-        Options::Funnel { shown: "time_to_convert", .. } => times(results),
-        _ => steps(results, links),
+pub(super) fn shown(answer: &Funnel, links: &Links<'_>) -> Shown {
+    match answer {
+        Funnel::Steps(Steps::All(all)) => steps(&[all], links),
+        Funnel::Steps(Steps::ByValue(parts)) => {
+            steps(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>(), links)
+        }
+        Funnel::Trends(all) => trends::shown(&all.iter().map(by_time).collect::<Vec<_>>(), links),
+        Funnel::Times(own) => times(own),
+    }
+}
+
+/// Conversion as a series of numbers.
+fn by_time(own: &Conversion) -> Answered {
+    Answered {
+        breakdown_value: own.breakdown_value.clone(),
+        data: own.data.iter().copied().map(Number).collect(),
+        days: own.days.iter().cloned().map(Day::Beginning).collect(),
+        ..Answered::default()
     }
 }
 
 /// The steps of each value of the breakdown; of one that has no name without a breakdown.
-fn parts(results: &Value) -> Vec<&[Value]> {
-    let list = results.as_array().map(Vec::as_slice).unwrap_or_default();
-    match list.first() {
-        Some(Value::Array(_)) => {
-            list.iter().filter_map(|own| own.as_array().map(Vec::as_slice)).collect()
-        }
-        Some(_) => vec![list],
-        None => Vec::new(),
-    }
-}
-
-fn steps(results: &Value, links: &Links<'_>) -> Shown {
-    let parts = parts(results);
+fn steps(parts: &[&[funnel::Step]], links: &Links<'_>) -> Shown {
     let count = parts.iter().map(|own| own.len()).max().unwrap_or(0);
-    let name = |step: &Value| {
-        let text =
-            |name: &str| step.get(name).and_then(Value::as_str).filter(|own| !own.is_empty());
-        text("custom_name").or_else(|| text("name")).unwrap_or("").to_owned()
+    let name = |step: &funnel::Step| {
+        let custom = step.custom_name.as_ref().filter(|own| !own.is_empty());
+        custom.unwrap_or(&step.name).clone()
     };
     let step = |at: usize| {
         let own = parts.iter().filter_map(|part| part.get(at));
@@ -59,10 +61,10 @@ fn steps(results: &Value, links: &Links<'_>) -> Shown {
     Shown { chart: funnel(&steps, "Funnel"), table, is_table: false, is_empty }
 }
 
-fn part(step: &Value, at: usize, links: &Links<'_>) -> Part {
-    let value = values(step.get("breakdown_value"));
-    let name = match step.get("breakdown") {
-        Some(Value::String(name)) if !name.is_empty() => value_name(name).to_owned(),
+fn part(step: &funnel::Step, at: usize, links: &Links<'_>) -> Part {
+    let value = values(step.breakdown_value.as_ref());
+    let name = match &step.breakdown {
+        Some(BreakdownValue::One(name)) if !name.is_empty() => value_name(name).to_owned(),
         // Funnels have one text for an empty value and for none.
         _ if !value.is_empty() && value.iter().all(String::is_empty) => "(none)".to_owned(),
         _ => value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · "),
@@ -71,12 +73,11 @@ fn part(step: &Value, at: usize, links: &Links<'_>) -> Part {
     let persons = |step: i16| {
         links.persons(&Point { step: Some(step), value: value.clone(), ..Point::default() })
     };
-    let count = step.get("count").and_then(Value::as_u64).unwrap_or(0);
     Part {
         name,
-        count,
-        median_seconds: step.get("median_conversion_time").and_then(Value::as_f64),
-        link: if count > 0 { persons(place) } else { None },
+        count: step.count,
+        median_seconds: step.median_conversion_time,
+        link: if step.count > 0 { persons(place) } else { None },
         left_link: if at > 0 { persons(-place) } else { None },
     }
 }
@@ -112,18 +113,14 @@ fn table(steps: &[Step]) -> Table {
 }
 
 /// How long it took, as a histogram.
-fn times(results: &Value) -> Shown {
-    let bins = results.get("bins").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let bin = |bin: &Value| Some((bin.get(0)?.as_f64()?, bin.get(1)?.as_f64()?));
-    let bins: Vec<(f64, f64)> = bins.iter().filter_map(bin).collect();
+fn times(Times { average_conversion_time, bins }: &Times) -> Shown {
     let labels = bins.iter().map(|(from, _)| figure::duration(*from)).collect();
     let frame = Frame::new("Time to convert", labels);
-    let points = bins.iter().map(|(_, count)| series::Point::of(*count)).collect();
+    let points = bins.iter().map(|(_, count)| series::Point::of(*count as f64)).collect();
     let persons = Series { name: "Persons".to_owned(), points, ..Series::default() };
-    let average = results.get("average_conversion_time").and_then(Value::as_f64);
     let series = [persons];
     let chart = html! {
-        @if let Some(average) = average { p class="quiet" { "On average after " (figure::duration(average)) "." } }
+        @if let Some(average) = average_conversion_time { p class="quiet" { "On average after " (figure::duration(*average)) "." } }
         (bars(&series, &frame, true))
     };
     let table = table::of_series(&series, &frame, "From");

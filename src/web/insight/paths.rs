@@ -1,7 +1,5 @@
 //! Paths as bands between steps.
 
-use serde_json::Value;
-
 use crate::chart::sankey::{Link, sankey};
 use crate::chart::series::Unit;
 use crate::chart::table::{Cell, Table};
@@ -10,12 +8,12 @@ use crate::insight::links;
 use crate::insight::links::Links;
 use crate::state::insight::Options;
 use crate::state::point::Point;
+use weir_api::insights::paths::Edge;
 
 const MILLIS_PER_SECOND: f64 = 1000.0;
 
 /// The chart and the table of an answer.
-pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
-    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+pub(super) fn shown(answers: &[Edge], links: &Links<'_>) -> Shown {
     let edges: Vec<(Link, f64)> = answers.iter().filter_map(|edge| read(edge, links)).collect();
     let bands: Vec<Link> = edges.iter().map(|(link, _)| link.clone()).collect();
     // A node asks what comes after it.
@@ -49,20 +47,15 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
 }
 
 /// An edge, and how many milliseconds it took on average.
-fn read(edge: &Value, links: &Links<'_>) -> Option<(Link, f64)> {
-    let text = |name: &str| edge.get(name).and_then(Value::as_str);
+fn read(edge: &Edge, links: &Links<'_>) -> Option<(Link, f64)> {
     let key = |text: &str| {
         let (place, name) = text.split_once('_')?;
         Some((place.parse().ok()?, name.to_owned()))
     };
-    let (source, target) = (text("source")?, text("target")?);
+    let Edge { average_conversion_time, source, target, value } = edge;
     let point =
-        Point { start: Some(source.to_owned()), end: Some(target.to_owned()), ..Point::default() };
-    let link = Link {
-        from: key(source)?,
-        to: key(target)?,
-        count: edge.get("value").and_then(Value::as_u64)?,
-        link: links.persons(&point),
-    };
-    Some((link, edge.get("average_conversion_time").and_then(Value::as_f64).unwrap_or(0.0)))
+        Point { start: Some(source.clone()), end: Some(target.clone()), ..Point::default() };
+    let link =
+        Link { from: key(source)?, to: key(target)?, count: *value, link: links.persons(&point) };
+    Some((link, *average_conversion_time))
 }

@@ -1,9 +1,12 @@
-//! The answer of the API as a chart and a table: [`shown`].
+//! The answer of the API, which [`AnswerTo`] reads, as a chart and a table: [`shown`].
 
 use maud::{Markup, html};
+use serde::de::DeserializeSeed;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::chart::table;
+use crate::chart::table::Table;
 use crate::insight::answer::Shown;
 use crate::insight::links::Links;
 use crate::insight::{funnel, paths, retention, trends};
@@ -13,6 +16,13 @@ use crate::state::insight::Kind;
 use crate::state::node::node;
 use crate::state::sql::Span;
 use crate::state::{curl, sql};
+use weir_api::insights::Answer;
+use weir_api::insights::correlation::Correlations;
+use weir_api::insights::funnel::{Funnel, Steps, Times};
+use weir_wire::query_node::unwrapped;
+
+/// Stands in the place of a chart that there is not.
+pub const NO_CHART: &str = "The page has no chart for this kind of insight.";
 
 /// When and how an answer came.
 #[derive(Clone, Debug, Default)]
@@ -33,19 +43,56 @@ pub struct Made {
     pub files: String,
 }
 
-/// The chart and the table of `results`, which is what the API answers.
-pub fn shown(results: &Value, links: &Links<'_>) -> Shown {
-    match links.question.kind() {
-        Kind::Trends | Kind::Lifecycle | Kind::Stickiness => trends::shown(results, links),
-        Kind::Funnel => funnel::shown(results, links),
-        Kind::Retention => retention::shown(results, links),
-        Kind::Paths => paths::shown(results, links),
+/// Reads what the API answers to this query of an insight.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerTo<'q>(pub &'q Value);
+
+impl<'de> DeserializeSeed<'de> for AnswerTo<'_> {
+    type Value = Answer;
+
+    fn deserialize<D: Deserializer<'de>>(self, results: D) -> Result<Answer, D::Error> {
+        let query = unwrapped(self.0);
+        let shown = query.pointer("/funnelsFilter/funnelVizType").and_then(Value::as_str);
+        let kind = query.get("kind").and_then(Value::as_str);
+        let Some(kind) = Kind::ALL.into_iter().find(|own| Some(own.query()) == kind) else {
+            return Correlations::deserialize(results).map(Answer::Correlations);
+        };
+        match (kind, shown) {
+            (Kind::Trends | Kind::Lifecycle | Kind::Stickiness, _) => {
+                Vec::deserialize(results).map(Answer::Series)
+            }
+            (Kind::Funnel, Some("trends")) => {
+                Vec::deserialize(results).map(Funnel::Trends).map(Answer::Funnel)
+            }
+            (Kind::Funnel, Some("time_to_convert")) => {
+                Times::deserialize(results).map(Funnel::Times).map(Answer::Funnel)
+            }
+            (Kind::Funnel, _) => Steps::deserialize(results).map(Funnel::Steps).map(Answer::Funnel),
+            (Kind::Retention, _) => Vec::deserialize(results).map(Answer::Retention),
+            (Kind::Paths, _) => Vec::deserialize(results).map(Answer::Paths),
+        }
+    }
+}
+
+/// The chart and the table of an answer.
+pub fn shown(answer: &Answer, links: &Links<'_>) -> Shown {
+    match answer {
+        Answer::Series(series) => trends::shown(series, links),
+        Answer::Funnel(answer) => funnel::shown(answer, links),
+        Answer::Retention(rows) => retention::shown(rows, links),
+        Answer::Paths(edges) => paths::shown(edges, links),
+        Answer::Correlations(_) => Shown {
+            chart: html! { p class="quiet" { (NO_CHART) } },
+            table: Table::default(),
+            is_table: true,
+            is_empty: false,
+        },
     }
 }
 
 /// All of an answer: chart, table, where it comes from and how to get it elsewhere.
-pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
-    let shown = shown(results, &links.as_of(&made.at));
+pub fn whole(answer: &Answer, links: &Links<'_>, made: &Made) -> Markup {
+    let shown = shown(answer, &links.as_of(&made.at));
     html! {
         @if shown.is_empty {
             div class="empty" {

@@ -1,7 +1,6 @@
 //! Retention as a table of shades.
 
 use maud::html;
-use serde_json::Value;
 
 use crate::chart::heat::{Row, heat, mean};
 use crate::chart::line::lines;
@@ -12,25 +11,22 @@ use crate::insight::answer::Shown;
 use crate::insight::links::Links;
 use crate::state::insight::Options;
 use crate::state::point::Point;
+use weir_api::insights::retention;
 
 /// Characters of a date, and of a date with hours and minutes.
 const DATE_CHARS: usize = 10;
 const TIME_CHARS: usize = 16;
 
 /// The chart and the table of an answer.
-pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
-    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+pub(super) fn shown(answers: &[retention::Row], links: &Links<'_>) -> Shown {
     let chars = if links.question.interval == Some("hour") { TIME_CHARS } else { DATE_CHARS };
-    let row = |(answer, at): (&Value, usize)| {
-        let values = answer.get("values").and_then(Value::as_array);
-        let values = values.map(Vec::as_slice).unwrap_or_default();
+    let row = |(answer, at): (&retention::Row, usize)| {
         // Intervals after the last row have not begun, or are beyond what was asked.
-        let count = |(value, cell): (&Value, usize)| {
-            let count = value.get("count").and_then(Value::as_u64);
-            count.filter(|_| at + cell < answers.len())
+        let count = |(value, cell): (&retention::Cell, usize)| {
+            (at + cell < answers.len()).then_some(value.count)
         };
-        let counts: Vec<Option<u64>> = values.iter().zip(0..).map(count).collect();
-        let date = answer.get("date").and_then(Value::as_str).unwrap_or_default();
+        let counts: Vec<Option<u64>> = answer.values.iter().zip(0..).map(count).collect();
+        let date = answer.date.as_deref().unwrap_or_default();
         let point = Point { row: u16::try_from(at).ok(), ..Point::default() };
         let link = |(count, cell): (&Option<u64>, u16)| {
             let cell = Point { cell: Some(cell), ..point.clone() };
@@ -46,10 +42,8 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         }
     };
     let rows: Vec<Row> = answers.iter().zip(0..).map(row).collect();
-    let label = |value: &Value| value.get("label").and_then(Value::as_str).map(str::to_owned);
-    let first = answers.first().and_then(|answer| answer.get("values")?.as_array());
-    let intervals: Vec<String> =
-        first.map(|values| values.iter().filter_map(label).collect()).unwrap_or_default();
+    let first = answers.first().into_iter().flat_map(|answer| &answer.values);
+    let intervals: Vec<String> = first.map(|value| value.label.clone()).collect();
     let is_percent = !matches!(links.question.options, Options::Retention { shown: "count", .. });
     let table = table(&rows, &intervals);
     let chart = html! {

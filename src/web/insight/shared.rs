@@ -3,12 +3,14 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
+use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 use crate::chart::table;
 use crate::frame::{Theme, opening};
 use crate::insight::dashboard::{Place, Tile};
 use crate::insight::links::Links;
+use crate::insight::result::{AnswerTo, NO_CHART};
 use crate::insight::saved::Saved;
 use crate::insight::{dashboard, result};
 use crate::pages::sql;
@@ -131,12 +133,14 @@ fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
         return sql::saved(&rows, &query_of(insight), is_alone);
     }
     let query = query_of(insight);
-    let Some(sketch) = stored::sketch(&query) else {
-        return html! { p class="quiet" { "The page has no chart for this kind of insight." } };
+    let (Some(sketch), Ok(answer)) =
+        (stored::sketch(&query), AnswerTo(&query).deserialize(results))
+    else {
+        return html! { p class="quiet" { (NO_CHART) } };
     };
     let zone = text(insight, "timezone").parse().unwrap_or(Tz::UTC);
     let at = parts::local(text(insight, "last_refresh"), zone);
-    let shown = result::shown(results, &Links::without(0, &sketch, &query).as_of(&at));
+    let shown = result::shown(&answer, &Links::without(0, &sketch, &query).as_of(&at));
     html! {
         @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else {
             (shown.chart)

@@ -1,6 +1,7 @@
 //! Forms say what was asked, and answers become charts with links to who is behind them.
 
 use maud::Markup;
+use serde::de::DeserializeSeed;
 use serde_json::{Value, json};
 
 use crate::frame::Theme;
@@ -8,9 +9,10 @@ use crate::insight::form::fields::Suggestions;
 use crate::insight::form::form;
 use crate::insight::links::Links;
 use crate::insight::persons::{Persons, list};
-use crate::insight::result::shown;
+use crate::insight::result::{AnswerTo, shown};
 use crate::insight::shared::document;
 use crate::state::insight::{Kind, Question};
+use crate::state::node::node;
 use crate::state::point::Point;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
@@ -89,11 +91,13 @@ fn forms_send_what_was_asked() {
     }
 }
 
-/// Whether a text stands in a picture of an answer, which has no markup of it.
+/// The picture of an answer, which has no markup of it.
 fn drawn(kind: Kind, query: &str, results: &Value) -> String {
     let question = Question::parse(kind, query).unwrap();
     let links = Links::new(1, &question);
-    let shown = shown(results, &links);
+    let answer = AnswerTo(&node(&question)).deserialize(results).unwrap();
+    assert_eq!(serde_json::to_value(&answer).unwrap(), *results);
+    let shown = shown(&answer, &links);
     assert!(!shown.chart.0.contains("<script"), "{}", shown.chart.0);
     assert!(shown.table.rows.iter().all(|row| row.len() == shown.table.head.len()));
     shown.chart.0
@@ -102,9 +106,13 @@ fn drawn(kind: Kind, query: &str, results: &Value) -> String {
 #[test]
 fn marks_lead_to_who_is_behind_them() {
     let days = json!(["2026-11-01", "2026-11-02"]);
+    let entity = json!({"custom_name": null, "id": "x", "math": "total", "math_group_type_index": null,
+                        "math_hogql": null, "math_property": null, "name": "x", "order": 0,
+                        "properties": [], "type": "events"});
     let trend = json!([
-        {"label": HOSTILE, "order": 0, "data": [3, 0], "days": days, "labels": ["1", "2"],
-         "breakdown_value": ["Chrome", "$$_posthog_breakdown_null_$$"], "compare_label": "previous"},
+        {"action": entity, "label": HOSTILE, "order": 0, "count": 3, "data": [3, 0], "days": days,
+         "labels": ["1", "2"], "breakdown_value": ["Chrome", "$$_posthog_breakdown_null_$$"],
+         "compare": true, "compare_label": "previous"},
     ]);
     let query = "a=x&by1.key=b&by2.key=c";
     let text = drawn(Kind::Trends, query, &trend);
@@ -114,7 +122,11 @@ fn marks_lead_to_who_is_behind_them() {
     assert!(text.contains("Chrome · (none)") && text.contains("1 Nov"), "{text}");
     assert!(!text.contains("point.day=2026-11-02"), "nobody is behind a zero: {text}");
 
-    let steps = json!([{"name": HOSTILE, "count": 9}, {"custom_name": "second", "count": 4}]);
+    let step = |order: usize, custom_name: Option<&str>, count: u64| {
+        json!({"action_id": "x", "average_conversion_time": null, "count": count, "custom_name": custom_name,
+               "median_conversion_time": 2.5, "name": HOSTILE, "order": order, "people": [], "type": "events"})
+    };
+    let steps = json!([step(0, None, 9), step(1, Some("second"), 4)]);
     let text = drawn(Kind::Funnel, "a=x&b=y", &steps);
     assert!(text.contains("point.step=2\"") && text.contains("point.step=-2\""), "{text}");
     assert!(text.contains("5 left") && text.contains("44.44"), "{text}");
@@ -134,33 +146,32 @@ fn marks_lead_to_who_is_behind_them() {
     assert!(text.contains("point.row=1\"") && text.contains("25\u{202f}%"), "{text}");
     assert_eq!(text.matches("heat h0").count(), 0, "what has not begun has no shade: {text}");
 
-    let statuses =
-        json!([{"status": "dormant", "data": [-2, 0], "days": days, "label": "x - dormant"}]);
+    let statuses = json!([{"action": entity, "status": "dormant", "count": -2, "data": [-2, 0], "days": days,
+                           "label": "x - dormant", "labels": ["1", "2"]}]);
     let text = drawn(Kind::Lifecycle, "a=x", &statuses);
     assert!(text.contains("point.status=dormant") && text.contains("s3"), "{text}");
 }
 
 #[test]
-fn any_answer_is_drawn() {
-    for results in [
-        json!(null),
-        json!([]),
-        json!([null, 1, "x", [], {}]),
-        json!({"bins": [[1], null, [0, 2]]}),
+fn answers_of_every_form_are_drawn() {
+    let rates = json!([{"count": 1, "data": [33.0], "days": ["2026-11-01"], "labels": ["1"]}]);
+    let times = json!({"average_conversion_time": null, "bins": [[0.0, 2], [60.0, 0]]});
+    for (kind, query, results) in [
+        (Kind::Funnel, "show=trends", rates),
+        (Kind::Funnel, "show=time_to_convert", times),
+        (Kind::Funnel, "", json!([])),
+        (Kind::Funnel, "show=trends", json!([])),
+        (Kind::Retention, "", json!([])),
+        (Kind::Paths, "", json!([])),
+        (Kind::Trends, "show=number", json!([])),
+        (Kind::Trends, "show=table", json!([])),
     ] {
-        for kind in Kind::ALL {
-            for shown in [
-                "",
-                "show=number",
-                "show=totals",
-                "show=table",
-                "show=trends",
-                "show=time_to_convert",
-            ] {
-                if Question::parse(kind, shown).is_ok() {
-                    drawn(kind, shown, &results);
-                }
-            }
+        drawn(kind, query, &results);
+    }
+    for kind in Kind::ALL {
+        let query = json!({"kind": kind.query()});
+        for results in [json!(null), json!([1]), json!([{"label": 1}]), json!({"bins": [[1]]})] {
+            assert!(AnswerTo(&query).deserialize(&results).is_err(), "{results}");
         }
     }
 }
@@ -195,7 +206,7 @@ fn persons_are_named_and_linked() {
 #[test]
 fn links_of_everybody_lead_nowhere() {
     let query = json!({"kind": "TrendsQuery", "series": [{"event": HOSTILE}]});
-    let result = json!([{"label": "a", "days": ["2026-11-01"], "data": [3], "count": 3, "action": {"order": 0}}]);
+    let result = json!([{"label": "a", "days": ["2026-11-01"], "labels": ["1"], "data": [3], "count": 3, "action": null}]);
     let insight = json!({"name": HOSTILE, "description": HOSTILE, "query": query, "result": result, "short_id": "x"});
     let place = |x: i64, y: i64, w: i64| json!({"sm": {"x": x, "y": y, "w": w, "h": 5}});
     let board = json!({"name": HOSTILE, "tiles": [

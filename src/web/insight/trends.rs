@@ -2,7 +2,6 @@
 
 use chrono::{Days, Months, NaiveDate, NaiveDateTime, TimeDelta};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::chart::bars::{Lying, bars, lying};
 use crate::chart::figure::{Figure, large};
@@ -11,10 +10,12 @@ use crate::chart::pie::pie;
 use crate::chart::series::{Frame, Point, Series, Unit};
 use crate::chart::table::{Cell, Table};
 use crate::chart::{figure, table};
-use crate::insight::answer::{Shown, texts, value_name, values};
+use crate::insight::answer::{Shown, value_name, values};
 use crate::insight::links::Links;
-use crate::state::insight::{Options, STATUSES};
+use crate::state::insight::Options;
 use crate::state::point;
+use weir_api::insights::series::{Period, Series as Answered, Status};
+use weir_api::insights::value::Number;
 
 /// Series of an answer that a chart has; the table has more.
 const SERIES_MAX: usize = 30;
@@ -23,8 +24,7 @@ const SERIES_MAX: usize = 30;
 const FIGURES_MAX: usize = 12;
 
 /// The chart and the table of an answer.
-pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
-    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+pub(super) fn shown(answers: &[Answered], links: &Links<'_>) -> Shown {
     let form = match &links.question.options {
         Options::Trends { shown, .. } => *shown,
         Options::Lifecycle { .. } => "stacked",
@@ -35,7 +35,7 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         "number" | "totals" | "pie" | "countries" | "table" => totals(answers, links, form),
         _ => {
             let series = all_series(answers, links);
-            let days = answers.first().map(|answer| texts(answer, "days")).unwrap_or_default();
+            let days = answers.first().map(days).unwrap_or_default();
             let frame = frame(answers, links, &days);
             let drawn = series.get(..SERIES_MAX).unwrap_or(&series);
             let chart = match form {
@@ -64,10 +64,15 @@ fn left_out(series: usize) -> Markup {
     html! { @if more > 0 { p class="quiet" { (more) " more series are in the table only." } } }
 }
 
-fn frame(answers: &[Value], links: &Links<'_>, days: &[String]) -> Frame {
+/// What its numbers are of, as texts.
+fn days(answer: &Answered) -> Vec<String> {
+    answer.days.iter().map(ToString::to_string).collect()
+}
+
+fn frame(answers: &[Answered], links: &Links<'_>, days: &[String]) -> Frame {
     let labels = match &links.question.options {
         Options::Stickiness { .. } => {
-            answers.first().map(|answer| texts(answer, "labels")).unwrap_or_default()
+            answers.first().map(|answer| answer.labels.clone()).unwrap_or_default()
         }
         _ => days.iter().map(|day| label(day, links.question.interval)).collect(),
     };
@@ -119,17 +124,14 @@ fn label(day: &str, interval: Option<&str>) -> String {
 struct Of {
     name: String,
     colour: usize,
-    is_previous: bool,
     point: point::Point,
     has_persons: bool,
 }
 
-fn of(answer: &Value, links: &Links<'_>) -> Of {
-    let text = |name: &str| answer.get(name).and_then(Value::as_str);
+fn of(answer: &Answered, links: &Links<'_>) -> Of {
     let order = order(answer).unwrap_or(0);
-    let value = values(answer.get("breakdown_value"));
-    let is_previous = text("compare_label") == Some("previous");
-    let status = text("status");
+    let value = values(answer.breakdown_value.as_ref());
+    let status = answer.status.map(Status::name);
     let question = links.question;
     let has_formula =
         matches!(&question.options, Options::Trends { formulas, .. } if !formulas.is_empty());
@@ -139,29 +141,32 @@ fn of(answer: &Value, links: &Links<'_>) -> Of {
         (Options::Funnel { .. }, _) => named(&value),
         // The label has ids and stand-ins of values.
         (Options::Trends { .. }, _) if !has_formula && !value.is_empty() => {
-            let own = usize::try_from(order).ok().and_then(|at| question.series.get(at));
-            match own.filter(|_| question.series.len() > 1) {
+            match question.series.get(order).filter(|_| question.series.len() > 1) {
                 Some(series) => format!("{} · {}", series.title(), named(&value)),
                 None => named(&value),
             }
         }
-        _ => text("label").unwrap_or("").to_owned(),
+        _ => answer.label.clone(),
     };
-    let colour = STATUSES.iter().position(|own| Some(*own) == status);
+    let colour = Status::ALL.iter().position(|own| Some(*own) == answer.status);
     let point = point::Point {
         series: u16::try_from(order).ok().filter(|order| *order > 0),
         value,
-        is_previous,
+        is_previous: is_previous(answer),
         status: status.map(str::to_owned),
         ..point::Point::default()
     };
-    Of { name, colour: colour.unwrap_or(0), is_previous, point, has_persons: !has_formula }
+    Of { name, colour: colour.unwrap_or(0), point, has_persons: !has_formula }
 }
 
 /// The number of the series of an answer: its own, or that of its event.
-fn order(answer: &Value) -> Option<u64> {
-    let own = answer.get("order").or_else(|| answer.get("action")?.get("order"));
-    own.and_then(Value::as_u64)
+fn order(answer: &Answered) -> Option<usize> {
+    answer.order.or_else(|| answer.action.as_ref().map(|action| action.order))
+}
+
+/// Whether it is of the period that another one is compared with.
+fn is_previous(answer: &Answered) -> bool {
+    answer.compare_label == Some(Period::Previous)
 }
 
 fn named(value: &[String]) -> String {
@@ -169,11 +174,11 @@ fn named(value: &[String]) -> String {
 }
 
 /// Gives each series a colour, and the one of the other period the same.
-fn coloured(answers: &[Value], answer: &Value, of: &mut Of) {
-    let is_like = |other: &&Value| {
+fn coloured(answers: &[Answered], answer: &Answered, of: &mut Of) {
+    let is_like = |other: &&Answered| {
         order(other) == order(answer)
-            && other.get("breakdown_value") == answer.get("breakdown_value")
-            && other.get("label") == answer.get("label")
+            && other.breakdown_value == answer.breakdown_value
+            && other.label == answer.label
     };
     if of.point.status.is_none() {
         let at = answers.iter().position(|other| is_like(&other));
@@ -181,29 +186,27 @@ fn coloured(answers: &[Value], answer: &Value, of: &mut Of) {
     }
 }
 
-fn series(answer: &Value, links: &Links<'_>) -> Series {
+fn series(answer: &Answered, links: &Links<'_>) -> Series {
     let own = of(answer, links);
-    let data = answer.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let days = texts(answer, "days");
-    let point = |(value, place): (&Value, usize)| {
-        let day = days.get(place).cloned();
+    let point = |(number, place): (&Number, usize)| {
+        let day = answer.days.get(place).map(ToString::to_string);
         let point = point::Point { day, ..own.point.clone() };
         // Nobody is behind a zero.
-        let is_linked = own.has_persons && value.as_f64() != Some(0.0);
+        let is_linked = own.has_persons && number.0 != 0.0;
         let link = if is_linked { links.persons(&point) } else { None };
-        Point { value: value.as_f64(), link }
+        Point { value: number.finite(), link }
     };
     Series {
-        points: data.iter().zip(0..).map(point).collect(),
+        points: answer.data.iter().zip(0..).map(point).collect(),
         name: own.name,
         colour: own.colour,
-        is_previous: own.is_previous,
+        is_previous: own.point.is_previous,
     }
 }
 
 /// The series of an answer, with a colour for each.
-fn all_series(answers: &[Value], links: &Links<'_>) -> Vec<Series> {
-    let coloured = |answer: &Value| {
+fn all_series(answers: &[Answered], links: &Links<'_>) -> Vec<Series> {
+    let coloured = |answer: &Answered| {
         let mut own = of(answer, links);
         coloured(answers, answer, &mut own);
         Series { colour: own.colour, ..series(answer, links) }
@@ -212,19 +215,18 @@ fn all_series(answers: &[Value], links: &Links<'_>) -> Vec<Series> {
 }
 
 /// One number for the whole range of each series.
-fn totals(answers: &[Value], links: &Links<'_>, form: &str) -> Shown {
-    let number = |answer: &Value| answer.get("aggregated_value").and_then(Value::as_f64);
-    let before = |answer: &Value| {
-        let is_it = |other: &&Value| {
-            other.get("compare_label").and_then(Value::as_str) == Some("previous")
+fn totals(answers: &[Answered], links: &Links<'_>, form: &str) -> Shown {
+    let number = |answer: &Answered| answer.aggregated_value.and_then(Number::finite);
+    let before = |answer: &Answered| {
+        let is_it = |other: &&Answered| {
+            is_previous(other)
                 && order(other) == order(answer)
-                && other.get("breakdown_value") == answer.get("breakdown_value")
+                && other.breakdown_value == answer.breakdown_value
         };
         answers.iter().find(is_it).and_then(number)
     };
-    let is_current =
-        |answer: &&Value| answer.get("compare_label").and_then(Value::as_str) != Some("previous");
-    let figure = |answer: &Value| {
+    let is_current = |answer: &&Answered| !is_previous(answer);
+    let figure = |answer: &Answered| {
         let own = of(answer, links);
         let link = if own.has_persons { links.persons(&own.point) } else { None };
         let value = number(answer).unwrap_or(0.0);

@@ -53,7 +53,7 @@ input! {
 
 impl Operation for Correlate {
     type Who = Principal;
-    type Out = Answer<by_hand::CorrelationAnswer>;
+    type Out = Answer<older::CorrelationAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

@@ -72,7 +72,7 @@ input! {
 
 impl Operation for Funnel {
     type Who = Principal;
-    type Out = Answer<by_hand::FunnelAnswer>;
+    type Out = Answer<older::FunnelAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

@@ -44,7 +44,7 @@ input! {
 
 impl Operation for Path {
     type Who = Principal;
-    type Out = Answer<by_hand::PathsAnswer>;
+    type Out = Answer<older::PathsAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

@@ -48,7 +48,7 @@ input! {
 
 impl Operation for Triangle {
     type Who = Principal;
-    type Out = Answer<by_hand::RetentionAnswer>;
+    type Out = Answer<older::RetentionAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

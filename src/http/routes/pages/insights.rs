@@ -11,11 +11,13 @@ pub(super) mod saved;
 mod tests;
 pub(super) mod transfer;
 
+use std::sync::Arc;
+
 use chrono_tz::Tz;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, VARY};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::auth;
 use crate::auth::Principal;
@@ -26,10 +28,12 @@ use crate::routes::pages::files;
 use crate::routes::pages::insights::load::{saved_of, suggestions};
 use crate::routes::pages::visit::{Later, Page, Sent, Visit, apart, file, see_other};
 use crate::routes::query::insight;
+use weir_api::insights::Answer;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as Fault;
 use weir_event::json;
+use weir_insights::cache::Answer as KeptAnswer;
 use weir_insights::interval::Interval;
 use weir_insights::node::Node;
 use weir_insights::selection::{Selection, buckets};
@@ -37,7 +41,7 @@ use weir_metadata::accounts::Project;
 use weir_metadata::documents;
 use weir_web::insight::form::form;
 use weir_web::insight::links::Links;
-use weir_web::insight::result::Made;
+use weir_web::insight::result::{AnswerTo, Made};
 use weir_web::insight::saved::Kept;
 use weir_web::insight::{links, result, saved as shown};
 use weir_web::parts::{FILES, failed};
@@ -173,8 +177,8 @@ fn answered(
             });
         }
         let inner = match computed(&app, project, &node(&question), server).await {
-            Ok((results, made)) => {
-                result::whole(&results, &Links::new(project.id.0, &question), &made)
+            Ok(Computed { answer, made, .. }) => {
+                result::whole(&answer, &Links::new(project.id.0, &question), &made)
             }
             Err(problem) => return section(&failed(problem.detail())),
         };
@@ -201,29 +205,40 @@ fn section(inner: &Markup) -> Markup {
 }
 
 /// The answer of the API, and how it came.
+struct Computed {
+    /// As it is kept.
+    kept: Arc<KeptAnswer>,
+    answer: Answer,
+    made: Made,
+}
+
+/// The answer to a query: the kept one if it is still right.
 async fn computed(
     app: &App,
     project: &Project,
     query: &Value,
     server: String,
-) -> Result<(Value, Made), Problem> {
+) -> Result<Computed, Problem> {
     let began = app.node.clock.monotonic();
-    let (answer, is_cached) = insight::kept_or_computed(app, project, query).await?;
-    let text = answer.results.clone();
-    let read = move || json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error));
-    let results = beside(&app.node.cpu, read).await?;
+    let (kept, is_cached) = insight::kept_or_computed(app, project, query).await?;
+    let (own, asked) = (Arc::clone(&kept), query.clone());
+    let read = move || {
+        let answer = json::read_as(AnswerTo(&asked), &own.results);
+        answer.map_err(|error| Problem::of(Fault::Internal, &error))
+    };
+    let answer = beside(&app.node.cpu, read).await?;
     let took = app.node.clock.monotonic().saturating_sub(began);
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
     let made = Made {
         millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         is_cached,
-        at: answer.at.to_datetime().with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
+        at: kept.at.to_datetime().with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
         timezone: project.timezone.clone(),
         server,
-        span: span(project, query, answer.at),
+        span: span(project, query, kept.at),
         files: app.shard.tables.name("events"),
     };
-    Ok((results, made))
+    Ok(Computed { kept, answer, made })
 }
 
 /// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
@@ -251,25 +266,26 @@ async fn download(
     format: &'static str,
 ) -> Result<Sent, Problem> {
     let (query, project_id) = (node(&question), project.id.0);
-    let (results, _) = computed(app, project, &query, String::new()).await?;
+    let computed = computed(app, project, &query, String::new()).await?;
     let file = move || {
         let links = Links::new(project_id, &question);
-        downloaded((&query, &results), &links, format)
+        downloaded((&query, &computed), &links, format)
     };
     beside(&app.node.cpu, file).await
 }
 
 /// An answer as a file: the numbers of its table; as JSON what the API answers.
-pub(super) fn downloaded(
-    (query, results): (&Value, &Value),
+fn downloaded(
+    (query, computed): (&Value, &Computed),
     links: &Links<'_>,
     format: &str,
 ) -> Result<Sent, Problem> {
     let name = links.question.kind().name();
     if format == "json" {
-        let body = json!({"query": query, "results": results});
-        let response = Response::json(StatusCode::OK, &body);
+        let start = format!("{{\"query\":{query},\"results\":");
+        let body = [start.as_bytes(), &computed.kept.results, b"}"].concat();
+        let response = Response::json_bytes(StatusCode::OK, body);
         return Ok(Sent::Other(file(response, &format!("{name}.json"))));
     }
-    files::of_table(&result::shown(results, links).table, (name, format))
+    files::of_table(&result::shown(&computed.answer, links).table, (name, format))
 }

@@ -15,9 +15,9 @@ use crate::routes::documents::listed::List;
 use crate::routes::documents::results::{Frame, Question, question_of};
 use crate::routes::documents::tiles;
 use crate::routes::pages::files;
-use crate::routes::pages::insights::computed;
 use crate::routes::pages::insights::load::{listed, saved, saved_of};
 use crate::routes::pages::insights::saved::new_board;
+use crate::routes::pages::insights::{Computed, computed};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
 use crate::routes::query;
 use crate::routes::query::{answer, insight};
@@ -28,6 +28,7 @@ use weir_metadata::accounts::Project;
 use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_web::insight::dashboard::{HEIGHT, LAYOUT, Place, Tile};
 use weir_web::insight::links::Links;
+use weir_web::insight::result::NO_CHART;
 use weir_web::insight::{dashboard, links, result};
 use weir_web::pages::sql;
 use weir_web::parts;
@@ -221,7 +222,7 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
     let project = &asking.asker.project;
     let (exact, sketch) = (stored::question(node), stored::sketch(node));
     let computed = computed(app, project, node, asking.server.clone()).await;
-    let (results, made) = match computed {
+    let Computed { answer, made, .. } = match computed {
         Ok(computed) => computed,
         Err(problem) => return failed(problem.detail()),
     };
@@ -229,10 +230,10 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
         (Some(question), _) => Links::new(project.id.0, question),
         (None, Some(sketch)) => Links::without(project.id.0, sketch, node),
         (None, None) => {
-            return html! { p class="quiet" { "The page has no chart for this kind of insight." } };
+            return html! { p class="quiet" { (NO_CHART) } };
         }
     };
-    let shown = result::shown(&results, &links.as_of(&made.at));
+    let shown = result::shown(&answer, &links.as_of(&made.at));
     html! {
         p class="quiet" { (links.question.range_text()) }
         @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }

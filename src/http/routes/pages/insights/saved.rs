@@ -17,7 +17,7 @@ use crate::routes::pages::insights::arrange::link_of;
 use crate::routes::pages::insights::boards::rows;
 use crate::routes::pages::insights::load::{saved, saved_of, suggestions};
 use crate::routes::pages::insights::{
-    answered, computed, download, downloaded, is_part, part, refusal, with_usual,
+    Computed, answered, computed, download, downloaded, is_part, part, refusal, with_usual,
 };
 use crate::routes::pages::visit::{
     Asking, Later, Page, Sent, Visit, apart, form as read_form, see_other, wrong,
@@ -280,11 +280,11 @@ async fn as_file(
         Asked::Insight(node) => {
             let exact = stored::question(&node).map(with_usual);
             let sketch = exact.or_else(|| stored::sketch(&node)).ok_or_else(none)?;
-            let (results, _) = computed(app, project, &node, String::new()).await?;
+            let computed = computed(app, project, &node, String::new()).await?;
             let (project, short_id) = (project.id.0, own.short_id.clone());
             let file = move || {
                 let links = Links::without(project, &sketch, &node).with_files_of(&short_id);
-                downloaded((&node, &results), &links, format)
+                downloaded((&node, &computed), &links, format)
             };
             beside(&app.node.cpu, file).await
         }
@@ -326,10 +326,10 @@ async fn unsaid(
                 };
             };
             match computed(app, project, &node, asking.server.clone()).await {
-                Ok((results, made)) => {
+                Ok(Computed { answer, made, .. }) => {
                     let links =
                         Links::without(project.id.0, &sketch, &node).with_files_of(short_id);
-                    result::whole(&results, &links, &made)
+                    result::whole(&answer, &links, &made)
                 }
                 Err(problem) => failed(problem.detail()),
             }
