@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::accounts::UserId;
-use crate::activity::{Scope, Verb, diff};
+use crate::entity::Patch;
 use crate::error::MetadataError;
 use crate::flag_rules::dependencies::Graph;
 use crate::flags::plain::PlainFields;
@@ -123,8 +123,7 @@ impl Write {
             last_modified_by: Some(user),
         };
         rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
-        rows::insert(self.connection(), &flag).await.map_err(key_race)?;
-        self.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
+        self.create(user, &flag).await.map_err(key_race)?;
         Ok(flag.id)
     }
 
@@ -160,10 +159,7 @@ impl Write {
                 dashboards::rename(self.connection(), project, dashboard, &after.key).await?;
             }
         }
-        rows::update(self.connection(), &after).await.map_err(key_race)?;
-        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        let change = after.change(Verb::Updated, fields);
-        self.log_triggered(project, Some(user), change, trigger).await
+        self.change_triggered(user, before, &after, trigger).await.map_err(key_race)
     }
 
     /// A flag as written in this transaction.
@@ -193,23 +189,25 @@ impl Write {
 /// Applies `patch` to `stored` and checks the result.
 fn patched(
     stored: &StoredFlag,
-    patch: FlagPatch,
+    mut patch: FlagPatch,
     now: UnixMicros,
     base: &Snapshot,
 ) -> Result<StoredFlag, Violation> {
-    let mut flag = stored.clone();
     let (live, cohorts) = (base.flags(stored.project), base.cohorts(stored.project));
     let graph = Graph { flag: Some(stored.id), key: &stored.key, live, cohorts };
     let is_linked = base.feature_of(stored).is_some();
     let is_restored = stored.deleted && patch.deleted == Some(false);
-    if patch.key.is_some() || is_restored {
-        flag.key = patch.key.unwrap_or(flag.key);
+    let (has_key, filters) = (patch.key.is_some(), patch.filters.take());
+    let (replaces_filters, active) = (patch.replaces_filters, patch.active);
+    let (archived, plain) = (patch.plain.archived, std::mem::take(&mut patch.plain));
+    let mut flag = patch.applied(stored.clone());
+    if has_key || is_restored {
         check_key(&flag.key, Some(stored.id), live)?;
     }
-    let is_changed = patch.filters.is_some() || is_restored;
-    match patch.filters {
+    let is_changed = filters.is_some() || is_restored;
+    match filters {
         Some(given) => {
-            flag.filters = match patch.replaces_filters {
+            flag.filters = match replaces_filters {
                 true => flag_rules::canonical(given),
                 false => flag_rules::updated(&stored.filters, given),
             };
@@ -221,25 +219,19 @@ fn patched(
     if is_changed {
         check_patterns(&flag.filters, stored.project, Some(stored.id), base)?;
     }
-    flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
         graph.check_deletable()?;
         if is_linked {
             return Err(Violation::general(USED_BY_FEATURE));
         }
     }
-    flag.active = patch.active.unwrap_or(stored.active);
     if stored.active && !flag.active {
         graph.check_disableable()?;
     }
     if flag.active && !stored.active {
         graph.check_enableable(&flag.filters)?;
     }
-    flag.name = patch.name.unwrap_or(flag.name);
-    flag.created_at = patch.created_at.unwrap_or(flag.created_at);
-    flag.usage_dashboard = patch.usage_dashboard.unwrap_or(flag.usage_dashboard);
-    let archived = patch.plain.archived;
-    flag.plain = stored.plain.patched(patch.plain, patch.active);
+    flag.plain = stored.plain.patched(plain, active);
     // A flag that has been both since before this rule may still be edited.
     if flag.plain.archived && flag.active && !(stored.plain.archived && stored.active) {
         return Err(locking::archived_and_active(archived));

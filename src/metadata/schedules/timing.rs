@@ -3,6 +3,7 @@
 use chrono::{Datelike, Months};
 use chrono_tz::Tz;
 
+use crate::entity::{Patch, entity, stored};
 use crate::schedules::cron::Cron;
 use crate::schedules::operation::Operation;
 use crate::violation::Violation;
@@ -65,6 +66,8 @@ impl Interval {
     }
 }
 
+stored! { Interval as String: |interval| interval.name().to_owned(), |name| Self::parse(&name); }
+
 /// As [`Interval::next`], for days of 24 hours.
 fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
     let step = days * DAY_MICROS;
@@ -73,19 +76,29 @@ fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
     UnixMicros(from.0.saturating_add(step.saturating_mul(count)))
 }
 
-/// The times of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// The first or only time.
-    pub scheduled_at: UnixMicros,
-    /// Whether it recurs. With an interval or an expression and without this, it is paused.
-    pub is_recurring: bool,
-    /// The interval of a recurring change.
-    pub interval: Option<Interval>,
-    /// The times of a recurring change: a cron expression of five fields.
-    pub cron: Option<String>,
-    /// From this time on it is not applied any more.
-    pub end_date: Option<UnixMicros>,
+entity! {
+    /// The times of a change.
+    #[derive(Default)]
+    pub struct Timing in "scheduled_changes" {}
+    /// Changes to the times; `None` leaves a field unchanged, `Some(None)` empties it.
+    pub struct TimingPatch {
+        /// The first or only time.
+        scheduled_at: UnixMicros,
+        /// Whether it recurs. With an interval or an expression and without this, it is paused.
+        is_recurring: bool,
+        /// The interval of a recurring change.
+        interval: Option<Interval> as "recurrence_interval",
+        /// The times of a recurring change: a cron expression of five fields.
+        cron: Option<String> as "cron_expression",
+        /// From this time on it is not applied any more.
+        end_date: Option<UnixMicros>,
+    }
+}
+
+impl From<TimingPatch> for Timing {
+    fn from(new: TimingPatch) -> Self {
+        new.applied(Self::default())
+    }
 }
 
 impl Timing {

@@ -166,7 +166,7 @@ async fn fields_of_other_versions_have_their_defaults_or_are_kept() {
         ..PlainFields::default()
     };
     assert_eq!((after.name.as_str(), &after.plain), ("Now", &expected));
-    assert_eq!(after.logged().get("later"), None);
+    assert_eq!(after.compared().get("later"), None);
     let select = sql::query_scalar("SELECT body FROM feature_flags");
     let body: String = select.fetch_one(&mut bench.reader().await).await.expect("a body");
     assert_eq!(body, r#"{"later":{"kept":[1,null]},"tags":["x"]}"#, "without defaults");

@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::activity::{Asked, Scope};
-use crate::schedules::{Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing};
+use crate::schedules::{
+    Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing, TimingPatch,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -174,7 +176,7 @@ async fn recurring_changes_come_again_until_their_end() {
     assert_eq!(made, START.saturating_add(HOUR + 3 * day));
     // Paused and resumed.
     let pause = |is_recurring| SchedulePatch {
-        is_recurring: Some(is_recurring),
+        timing: TimingPatch { is_recurring: Some(is_recurring), ..TimingPatch::default() },
         ..SchedulePatch::default()
     };
     bench.metadata.reschedule(PROJECT, USER, change.id, pause(false)).await.expect("pause");

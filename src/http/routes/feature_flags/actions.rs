@@ -274,7 +274,7 @@ async fn at_version(
     if !(1..=flag.version).contains(&wanted) {
         return Err(not_found());
     }
-    let (mut fields, mut at, mut offset) = (flag.logged(), flag.version, 0);
+    let (mut fields, mut at, mut offset) = (flag.compared(), flag.version, 0);
     let asked =
         Asked { scopes: vec![Scope::FeatureFlag], item: Some(flag.id.to_string()), user: None };
     while at > wanted {
