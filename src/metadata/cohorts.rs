@@ -92,12 +92,8 @@ impl Logged for StoredCohort {
 /// A client's data for a new cohort.
 #[derive(Clone, Debug, Default)]
 pub struct NewCohort {
-    /// The name; required.
-    pub name: String,
-    /// A description for people.
-    pub description: String,
-    /// The rule; `None` for none.
-    pub filters: Option<Value>,
+    /// Its name, which is required, its description and its rule.
+    pub values: CohortPatch,
     /// Whether it is static: a list of members.
     pub is_static: bool,
     /// The first members of a static cohort.

@@ -50,7 +50,7 @@ entity! {
         /// The user of the last change.
         last_modified_by: Option<UserId>,
     }
-    /// Changes to a flag; `None` leaves a field unchanged, `Some(None)` empties it.
+    /// A client's data for a flag; `None` leaves a field unchanged, or a new flag with its default, and `Some(None)` empties it.
     pub struct FlagPatch {
         /// Its description; the API calls it `name`.
         name: String [logged],
@@ -127,25 +127,6 @@ impl StoredFlag {
         let percentage = self.filters.pointer("/groups/0/rollout_percentage");
         percentage.filter(|_| self.is_simple()).unwrap_or(&Value::Null)
     }
-}
-
-/// A client's data for a new flag.
-#[derive(Clone, Debug, Default)]
-pub struct NewFlag {
-    /// The description.
-    pub name: String,
-    /// The key; required.
-    pub key: String,
-    /// `None`, or an empty object, for a flag that matches everyone.
-    pub filters: Option<Value>,
-    /// `None` for true.
-    pub active: Option<bool>,
-    /// Whether to create it deleted.
-    pub deleted: bool,
-    /// `None` for now.
-    pub created_at: Option<UnixMicros>,
-    /// The other fields; `None` for their defaults.
-    pub plain: PlainPatch,
 }
 
 /// The state of a flag that a client saw before its change.

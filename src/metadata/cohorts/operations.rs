@@ -35,33 +35,31 @@ impl Metadata {
         user: UserId,
         new: NewCohort,
     ) -> Result<Arc<StoredCohort>, MetadataError> {
-        check_text("name", &new.name, NAME_MAX_CHARS)?;
-        check_length("description", &new.description, DESCRIPTION_MAX_CHARS)?;
+        let NewCohort { values, is_static, members } = new;
+        check_text("name", values.name.as_deref().unwrap_or_default(), NAME_MAX_CHARS)?;
+        let description = values.description.as_deref().unwrap_or_default();
+        check_length("description", description, DESCRIPTION_MAX_CHARS)?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         write.user(user)?;
-        let filters = match new.filters {
-            Some(filters) if !new.is_static => filters,
-            _ => json!({"properties": {}}),
-        };
+        let rule = values.filters.clone().filter(|_| !is_static);
+        let filters = rule.unwrap_or_else(|| json!({"properties": {}}));
         check_filters(&filters, None, project, &write.base)?;
-        let members: BTreeSet<Uuid> = new.members.into_iter().collect();
+        let members: BTreeSet<Uuid> = members.into_iter().collect();
         check_members(members.len())?;
-        let cohort = StoredCohort {
+        let values = CohortPatch { filters: Some(filters), deleted: None, ..values };
+        let cohort = values.applied(StoredCohort {
             id: CohortId(next_id::<StoredCohort>(write.connection()).await?),
             project,
-            name: new.name,
-            description: new.description,
-            filters,
-            is_static: new.is_static,
+            is_static,
             created_by: Some(user),
             created_at: self.now(),
             version: 1,
-            count: new.is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
-            last_calculation: new.is_static.then(|| self.now()),
+            count: is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
+            last_calculation: is_static.then(|| self.now()),
             members: members.into_iter().collect(),
             ..StoredCohort::default()
-        };
+        });
         write.create(user, &cohort).await?;
         rows::add_members(write.connection(), cohort.id, &cohort.members).await?;
         write.publish_cohort(cohort).await

@@ -12,7 +12,7 @@ use crate::early_access::{
 };
 use crate::entity::Patch;
 use crate::error::MetadataError;
-use crate::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
+use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::secrets::Seed;
 use crate::violation::Violation;
 use crate::{Metadata, Write, flags};
@@ -177,11 +177,11 @@ impl Write {
         if stage.is_active() {
             filters = Enrollment::Open.of(&filters);
         }
-        let new = NewFlag {
-            key: slug(name),
-            name: format!("Feature Flag for Early Access Feature {name}"),
+        let new = FlagPatch {
+            key: Some(slug(name)),
+            name: Some(format!("Feature Flag for Early Access Feature {name}")),
             filters: Some(filters),
-            ..NewFlag::default()
+            ..FlagPatch::default()
         };
         self.add_flag(project, by.user, new).await
     }

@@ -9,7 +9,7 @@ use crate::entity::Patch;
 use crate::error::MetadataError;
 use crate::flag_rules::dependencies::Graph;
 use crate::flags::plain::PlainFields;
-use crate::flags::{FlagId, FlagPatch, FlagUpdate, NewFlag, StoredFlag, locking, rows};
+use crate::flags::{FlagId, FlagPatch, FlagUpdate, StoredFlag, locking, rows};
 use crate::snapshot::Snapshot;
 use crate::violation::Violation;
 use crate::{Metadata, Write, dashboards, disk, flag_rules};
@@ -34,7 +34,7 @@ impl Metadata {
         &self,
         project: ProjectId,
         user: UserId,
-        new: NewFlag,
+        new: FlagPatch,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let mut write = self.begin().await?;
         let id = write.add_flag(project, user, new).await?;
@@ -86,42 +86,40 @@ impl Write {
         &mut self,
         project: ProjectId,
         user: UserId,
-        new: NewFlag,
+        mut new: FlagPatch,
     ) -> Result<FlagId, MetadataError> {
         self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         self.user(user)?;
         let base = Arc::clone(&self.base);
         let live = base.flags(project);
-        check_key(&new.key, None, live)?;
-        let filters = flag_rules::initial(new.filters)?;
+        let key = new.key.clone().unwrap_or_default();
+        check_key(&key, None, live)?;
+        let filters = flag_rules::initial(new.filters.take())?;
         let cohorts = base.cohorts(project);
-        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
+        check_filters(&filters, &Graph { flag: None, key: &key, live, cohorts })?;
         check_patterns(&filters, project, None, &base)?;
-        let plain = PlainFields::default().patched(new.plain, new.active);
+        let plain = PlainFields::default().patched(std::mem::take(&mut new.plain), new.active);
         locking::check_bucketing(&plain)?;
-        let active = new.active.unwrap_or(true);
-        if plain.archived && active {
+        if plain.archived && new.active != Some(false) {
             return Err(locking::archived_and_active(Some(true)).into());
         }
         let now = self.shared.clock.now();
-        let dashboard = dashboards::add(self.connection(), project, user, &new.key, now).await?;
-        let flag = StoredFlag {
+        let dashboard = dashboards::add(self.connection(), project, user, &key, now).await?;
+        new.usage_dashboard = Some(Some(dashboard));
+        let flag = new.applied(StoredFlag {
             // Read before the deleted flag is removed, so that its id is not reused.
             id: rows::next_id(self.connection()).await?,
             project,
-            name: new.name,
-            key: new.key,
             filters,
-            active,
-            deleted: new.deleted,
+            active: true,
             created_by: Some(user),
-            created_at: new.created_at.unwrap_or(now),
+            created_at: now,
             updated_at: now,
             version: 1,
-            usage_dashboard: Some(dashboard),
             plain,
             last_modified_by: Some(user),
-        };
+            ..StoredFlag::default()
+        });
         rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
         self.create(user, &flag).await.map_err(key_race)?;
         Ok(flag.id)

@@ -117,7 +117,7 @@ async fn changes_that_break_a_rule_fail_permanently() {
     let dependency = json!({"key": needed.id.to_string(), "type": "flag", "value": true,
         "operator": "flag_evaluates_to"});
     let filters = json!({"groups": [{"properties": [dependency]}]});
-    let new = NewFlag { filters: Some(filters), ..new("needs") };
+    let new = FlagPatch { filters: Some(filters), ..new("needs") };
     bench.metadata.create_flag(PROJECT, USER, new).await.expect("create");
     let half = json!({"variants": [{"key": "x", "rollout_percentage": 50}]});
     let half = json!({"operation": "update_variants", "value": half});
