@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::entity::{Entity, entity};
+use crate::entity::{Entity, entity, named};
 use crate::error::MetadataError;
 use crate::sql;
 use crate::sql::Builder;
@@ -29,70 +29,72 @@ mod operations;
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
 
-/// The kind of the changed object, named as in PostHog's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// A feature flag.
-    FeatureFlag,
-    /// An early access feature.
-    EarlyAccessFeature,
-    /// A cohort.
-    Cohort,
-    /// A role or its members.
-    Role,
-    /// A person.
-    Person,
-    /// A group or a group type.
-    Group,
-    /// An event definition.
-    EventDefinition,
-    /// A property definition.
-    PropertyDefinition,
-    /// The project itself.
-    Project,
-    /// The organization that owns the project.
-    Organization,
-    /// An action.
-    Action,
-    /// A saved insight.
-    Insight,
-    /// An annotation.
-    Annotation,
-    /// A dashboard.
-    Dashboard,
+named! {
+    /// The kind of the changed object, named as in PostHog's API.
+    pub enum Scope {
+        /// A feature flag.
+        FeatureFlag = "FeatureFlag",
+        /// An early access feature.
+        EarlyAccessFeature = "EarlyAccessFeature",
+        /// A cohort.
+        Cohort = "Cohort",
+        /// A role or its members.
+        Role = "Role",
+        /// A person.
+        Person = "Person",
+        /// A group or a group type.
+        Group = "Group",
+        /// An event definition.
+        EventDefinition = "EventDefinition",
+        /// A property definition.
+        PropertyDefinition = "PropertyDefinition",
+        /// The project itself.
+        Project = "Project",
+        /// The organization that owns the project.
+        Organization = "Organization",
+        /// An action.
+        Action = "Action",
+        /// A saved insight.
+        Insight = "Insight",
+        /// An annotation.
+        Annotation = "Annotation",
+        /// A dashboard.
+        Dashboard = "Dashboard",
+    }
 }
 
-/// What was done to the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// It was created.
-    Created,
-    /// It was changed.
-    Updated,
-    /// It was changed; PostHog's word for definitions.
-    Changed,
-    /// A person was split.
-    SplitPerson,
-    /// Properties of a person were removed.
-    DeleteProperty,
-    /// A group was created.
-    CreateGroup,
-    /// A property of a group was added.
-    CreateProperty,
-    /// A property of a group was changed or removed.
-    UpdateProperty,
-    /// A link to it was turned on.
-    SharingEnabled,
-    /// The link to it was turned off.
-    SharingDisabled,
-    /// The link to it got another token.
-    SharingTokenRefreshed,
-    /// The link to it got another password.
-    SharingPasswordAdded,
-    /// A password of the link to it was removed.
-    SharingPasswordRemoved,
-    /// It was deleted permanently. An object that can be restored was `Updated` instead.
-    Deleted,
+named! {
+    /// What was done to the object.
+    pub enum Verb {
+        /// It was created.
+        Created = "created",
+        /// It was changed.
+        Updated = "updated",
+        /// It was changed; PostHog's word for definitions.
+        Changed = "changed",
+        /// A person was split.
+        SplitPerson = "split_person",
+        /// Properties of a person were removed.
+        DeleteProperty = "delete_property",
+        /// A group was created.
+        CreateGroup = "create_group",
+        /// A property of a group was added.
+        CreateProperty = "create_property",
+        /// A property of a group was changed or removed.
+        UpdateProperty = "update_property",
+        /// A link to it was turned on.
+        SharingEnabled = "sharing enabled",
+        /// The link to it was turned off.
+        SharingDisabled = "sharing disabled",
+        /// The link to it got another token.
+        SharingTokenRefreshed = "sharing access token refreshed",
+        /// The link to it got another password.
+        SharingPasswordAdded = "sharing password added",
+        /// A password of the link to it was removed.
+        SharingPasswordRemoved = "sharing password removed",
+        /// It was deleted permanently. An object that can be restored was `Updated` instead.
+        Deleted = "deleted",
+    }
 }
 
 /// A change to be logged.
@@ -223,71 +225,6 @@ pub struct EntryPage {
     pub count: usize,
     /// The entries of this page, newest first.
     pub entries: Vec<Entry>,
-}
-
-impl Scope {
-    const ALL: [Self; 14] = [
-        Self::FeatureFlag,
-        Self::EarlyAccessFeature,
-        Self::Cohort,
-        Self::Role,
-        Self::Person,
-        Self::Group,
-        Self::EventDefinition,
-        Self::PropertyDefinition,
-        Self::Project,
-        Self::Organization,
-        Self::Action,
-        Self::Insight,
-        Self::Annotation,
-        Self::Dashboard,
-    ];
-
-    /// The wire name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FeatureFlag => "FeatureFlag",
-            Self::EarlyAccessFeature => "EarlyAccessFeature",
-            Self::Cohort => "Cohort",
-            Self::Role => "Role",
-            Self::Person => "Person",
-            Self::Group => "Group",
-            Self::EventDefinition => "EventDefinition",
-            Self::PropertyDefinition => "PropertyDefinition",
-            Self::Project => "Project",
-            Self::Organization => "Organization",
-            Self::Action => "Action",
-            Self::Insight => "Insight",
-            Self::Annotation => "Annotation",
-            Self::Dashboard => "Dashboard",
-        }
-    }
-
-    /// The scope with this wire name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name)
-    }
-}
-
-impl Verb {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Changed => "changed",
-            Self::SplitPerson => "split_person",
-            Self::DeleteProperty => "delete_property",
-            Self::CreateGroup => "create_group",
-            Self::CreateProperty => "create_property",
-            Self::UpdateProperty => "update_property",
-            Self::SharingEnabled => "sharing enabled",
-            Self::SharingDisabled => "sharing disabled",
-            Self::SharingTokenRefreshed => "sharing access token refreshed",
-            Self::SharingPasswordAdded => "sharing password added",
-            Self::SharingPasswordRemoved => "sharing password removed",
-            Self::Deleted => "deleted",
-        }
-    }
 }
 
 /// The fields that differ, as the API shows them: `{"type", "action", "field", "before", "after"}`.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
-use crate::entity::{Entity, Stored, entity, stored};
+use crate::entity::{Entity, Stored, entity, named, stored};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -33,18 +33,20 @@ pub const TAGS_MAX: usize = 100;
 /// Most documents of a kind that one user's last views are kept of, in a project.
 const VIEWS_MAX: u32 = 50;
 
-/// What a document is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A named set of events.
-    #[default]
-    Action,
-    /// A saved insight.
-    Insight,
-    /// A note at a point in time.
-    Annotation,
-    /// A board of insights and texts.
-    Dashboard,
+named! {
+    /// What a document is.
+    #[derive(Default, Hash)]
+    pub enum Kind {
+        /// A named set of events.
+        #[default]
+        Action = "action",
+        /// A saved insight.
+        Insight = "insight",
+        /// A note at a point in time.
+        Annotation = "annotation",
+        /// A board of insights and texts.
+        Dashboard = "dashboard",
+    }
 }
 
 /// Which document.
@@ -58,10 +60,7 @@ pub struct DocumentKey {
     pub id: i64,
 }
 
-stored! {
-    Kind as String: |kind| kind.name().to_owned(), |name| Self::parse(&name);
-    Arc<str> as String: |text| text.as_ref().to_owned(), |text| Some(text.into());
-}
+stored! { Arc<str> as String: |text| text.as_ref().to_owned(), |text| Some(text.into()); }
 
 entity! {
     /// A document as stored.
@@ -155,23 +154,6 @@ fn corrupt(error: serde_json::Error) -> MetadataError {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Action, Self::Insight, Self::Annotation, Self::Dashboard];
-
-    /// The name in the database and in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Action => "action",
-            Self::Insight => "insight",
-            Self::Annotation => "annotation",
-            Self::Dashboard => "dashboard",
-        }
-    }
-
-    /// The kind with this name.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Most documents of the kind in a project, without deleted ones; of these as many are kept. Actions are held in
     /// memory, up to [`FIELDS_MAX_BYTES`] each.
     pub fn per_project_max(self) -> i64 {

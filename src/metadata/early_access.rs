@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
 use crate::connection::Conn;
-use crate::entity::{entity, stored};
+use crate::entity::{entity, named};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::sql;
@@ -30,58 +30,32 @@ const NO_FLAG_SCOPE: &str = "API key missing required scope 'feature_flag:write'
 /// The error for a user who may not change the flag.
 const NO_EDITOR: &str = "You don't have sufficient permissions to modify the linked feature flag.";
 
-/// The stage of a feature.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
-    /// Not shown to anyone.
-    #[default]
-    Draft,
-    /// Users may register interest.
-    Concept,
-    /// Users may try it.
-    Alpha,
-    /// Users may try it.
-    Beta,
-    /// Everyone has it, or users still enrol.
-    GeneralAvailability,
-    /// It has ended.
-    Archived,
+named! {
+    /// The stage of a feature.
+    #[derive(Default)]
+    pub enum Stage {
+        /// Not shown to anyone.
+        #[default]
+        Draft = "draft",
+        /// Users may register interest.
+        Concept = "concept",
+        /// Users may try it.
+        Alpha = "alpha",
+        /// Users may try it.
+        Beta = "beta",
+        /// Everyone has it, or users still enrol.
+        GeneralAvailability = "general-availability",
+        /// It has ended.
+        Archived = "archived",
+    }
 }
 
 impl Stage {
-    const ALL: [Self; 6] = [
-        Self::Draft,
-        Self::Concept,
-        Self::Alpha,
-        Self::Beta,
-        Self::GeneralAvailability,
-        Self::Archived,
-    ];
-
-    /// Its name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Draft => "draft",
-            Self::Concept => "concept",
-            Self::Alpha => "alpha",
-            Self::Beta => "beta",
-            Self::GeneralAvailability => "general-availability",
-            Self::Archived => "archived",
-        }
-    }
-
-    /// The stage with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|stage| stage.name() == name)
-    }
-
     /// Whether users may enrol in the flag.
     fn is_active(self) -> bool {
         matches!(self, Self::Alpha | Self::Beta | Self::GeneralAvailability)
     }
 }
-
-stored! { Stage as String: |stage| stage.name().to_owned(), |name| Self::parse(&name); }
 
 entity! {
     /// An early access feature.

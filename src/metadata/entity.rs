@@ -362,7 +362,45 @@ macro_rules! stored {
     )+};
 }
 
-pub(super) use {entity, name, stored};
+/// Declares an enumeration that the API and columns have by the names of its values.
+macro_rules! named {
+    (
+        $(#[$about:meta])*
+        pub enum $enum:ident { $($(#[$value_about:meta])* $value:ident = $name:literal,)+ }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $enum {
+            $($(#[$value_about])* $value,)+
+        }
+
+        impl $enum {
+            /// All of them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+
+            /// Their names in the API and in the store.
+            pub const NAMES: [&'static str; Self::ALL.len()] = [$($name),+];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)+
+                }
+            }
+
+            /// The one with this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|own| own.name() == name)
+            }
+        }
+
+        $crate::entity::stored! {
+            $enum as String: |own| own.name().to_owned(), |name| Self::parse(&name);
+        }
+    };
+}
+
+pub(super) use {entity, name, named, stored};
 
 stored! {
     i64 as i64: |value| *value, |raw| Some(raw);

@@ -13,7 +13,7 @@ use crate::annotations::NotesPatch;
 use crate::connection::Conn;
 use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
-use crate::entity::{Cell, Column, Entity, Patch, corrupt, entity, stored};
+use crate::entity::{Cell, Column, Entity, Patch, corrupt, entity, named};
 use crate::error::MetadataError;
 use crate::sql::{Bind, Builder};
 use crate::tags::normal_tags;
@@ -45,35 +45,20 @@ const PAIRS: Bounded = Bounded {
     max: EVENT_PROPERTIES_MAX,
 };
 
-/// Type of the values of a property.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ValueType {
-    /// Text.
-    String,
-    /// Numbers.
-    Numeric,
-    /// True or false.
-    Boolean,
-    /// Points in time, written as text or as numbers.
-    DateTime,
-    /// Durations. Never inferred from values; users set it.
-    Duration,
-}
-
-impl ValueType {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::String, Self::Numeric, Self::Boolean, Self::DateTime, Self::Duration];
-
-    /// Its name in the API and in the store.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::String => "String",
-            Self::Numeric => "Numeric",
-            Self::Boolean => "Boolean",
-            Self::DateTime => "DateTime",
-            Self::Duration => "Duration",
-        }
+named! {
+    /// Type of the values of a property.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum ValueType {
+        /// Text.
+        String = "String",
+        /// Numbers.
+        Numeric = "Numeric",
+        /// True or false.
+        Boolean = "Boolean",
+        /// Points in time, written as text or as numbers.
+        DateTime = "DateTime",
+        /// Durations. Never inferred from values; users set it.
+        Duration = "Duration",
     }
 }
 
@@ -144,11 +129,6 @@ where
         let (kind, index) = (row.try_get("kind")?, row.try_get("group_type_index")?);
         Self::from_numbers(kind, index).ok_or_else(|| corrupt(Self::TABLE, "kind"))
     }
-}
-
-stored! {
-    ValueType as String: |own| own.name().to_owned(),
-        |name| Self::ALL.into_iter().find(|known| known.name() == name);
 }
 
 entity! {

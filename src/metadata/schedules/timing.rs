@@ -3,7 +3,7 @@
 use chrono::{Datelike, Months};
 use chrono_tz::Tz;
 
-use crate::entity::{Patch, entity, stored};
+use crate::entity::{Patch, entity, named};
 use crate::schedules::cron::Cron;
 use crate::schedules::operation::Operation;
 use crate::violation::Violation;
@@ -11,39 +11,21 @@ use weir_base::clock::UnixMicros;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
-/// The interval of a recurring change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
-    /// 24 hours.
-    Daily,
-    /// 7 days of 24 hours.
-    Weekly,
-    /// The same day of the next month, or the last one if it has no such day.
-    Monthly,
-    /// The same day of the next year; the 28th of February for the 29th.
-    Yearly,
+named! {
+    /// The interval of a recurring change.
+    pub enum Interval {
+        /// 24 hours.
+        Daily = "daily",
+        /// 7 days of 24 hours.
+        Weekly = "weekly",
+        /// The same day of the next month, or the last one if it has no such day.
+        Monthly = "monthly",
+        /// The same day of the next year; the 28th of February for the 29th.
+        Yearly = "yearly",
+    }
 }
 
 impl Interval {
-    /// The wire names, in PostHog's order.
-    pub const NAMES: [&str; 4] = ["daily", "weekly", "monthly", "yearly"];
-
-    /// The wire name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
-            Self::Yearly => "yearly",
-        }
-    }
-
-    /// The interval with this wire name.
-    pub fn parse(name: &str) -> Option<Self> {
-        let all = [Self::Daily, Self::Weekly, Self::Monthly, Self::Yearly];
-        all.into_iter().find(|interval| interval.name() == name)
-    }
-
     /// The first of the times after `from`, one interval apart, that is later than `now`. `None` if
     /// it is beyond the calendar.
     fn next(self, from: UnixMicros, now: UnixMicros) -> Option<UnixMicros> {
@@ -65,8 +47,6 @@ impl Interval {
         })
     }
 }
-
-stored! { Interval as String: |interval| interval.name().to_owned(), |name| Self::parse(&name); }
 
 /// As [`Interval::next`], for days of 24 hours.
 fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
