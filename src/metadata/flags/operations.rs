@@ -37,7 +37,8 @@ impl Metadata {
         new: FlagPatch,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let mut write = self.begin().await?;
-        let id = write.add_flag(project, user, new).await?;
+        // On the heap: a patch and a flag are large, and whoever awaits this would be larger by both.
+        let id = Box::pin(write.add_flag(project, user, new)).await?;
         write.save(project, id).await
     }
 
@@ -58,7 +59,9 @@ impl Metadata {
     ) -> Result<FlagUpdate, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
-        write.update_flag(user, before.ok_or(MetadataError::NotFound("flag"))?, patch).await
+        let before = before.ok_or(MetadataError::NotFound("flag"))?;
+        // On the heap, as the making of one.
+        Box::pin(write.update_flag(user, before, patch)).await
     }
 
     /// A flag of a project, deleted or not.
