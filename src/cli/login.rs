@@ -48,7 +48,7 @@ pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
             metadata_of(&args.data_dir, &args.metadata, MetadataAccess::Write, clock).await?;
         let snapshot = metadata.snapshot();
         let wanted = |email: &str| args.email.as_deref().is_none_or(|wanted| wanted == email);
-        let mut users = snapshot.users().filter(|user| !user.is_removed && wanted(&user.email));
+        let mut users = snapshot.users().filter(|user| !user.is_removed() && wanted(&user.email));
         let user = users.next().context("there is no such user")?;
         let link = metadata.create_sign_in_link(user.id, &Seed::new(&mut rand::rng())).await?;
         metadata.close().await;

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use uuid::Uuid;
 
 /// The tenant that owns events. Positive; the first project of a data directory is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectId(pub i64);
 
 impl fmt::Display for ProjectId {

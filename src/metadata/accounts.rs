@@ -10,11 +10,13 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::entity::{entity, stored};
 use crate::members::Level;
 use crate::secrets::KeyHash;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
+use weir_event::json;
 
 mod operations;
 pub(super) mod rows;
@@ -27,11 +29,11 @@ const LABEL_MAX_CHARS: usize = 40;
 const PROJECT_NAME_MAX_CHARS: usize = 200;
 
 /// The id of a user. Positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub i64);
 
 /// The id of a personal key. Positive, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub i64);
 
 impl fmt::Display for UserId {
@@ -46,81 +48,123 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A project: receives the events of one application.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Project {
-    /// Its id.
-    pub id: ProjectId,
-    /// The organization that owns it.
-    pub organization: Uuid,
-    /// Its name, for people.
-    pub name: String,
-    /// The public write token.
-    pub token: String,
-    /// Name of a time zone of the IANA database, such as `UTC`.
-    pub timezone: String,
-    /// Person properties whose first present value is a person's name; `None` for the defaults.
-    pub person_display_name_properties: Option<Vec<String>>,
-    /// Whether events are stored without the addresses of their clients.
-    pub anonymize_ips: bool,
-    /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
-    pub week_start_day: i64,
-    /// Filters by which queries exclude the operator's own traffic: a JSON array.
-    pub test_account_filters: Value,
-    /// When it was created.
-    pub created_at: UnixMicros,
+stored! {
+    UserId as i64: |id| id.0, |raw| Some(Self(raw));
+    KeyId as i64: |id| id.0, |raw| Some(Self(raw));
+    Vec<ProjectId> as String: |ids| Value::from_iter(ids.iter().map(|id| id.0)).to_string(), |text| {
+        let ids: Vec<i64> = json::restore(text.as_bytes()).ok()?;
+        Some(ids.into_iter().map(ProjectId).collect())
+    };
+    // A row has the id alone; whoever reads it puts the user there.
+    Arc<User> as i64: |user| user.id.0, |raw| Some(Self::new(User { id: UserId(raw), ..User::default() }));
 }
 
-/// A user, who manages projects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// The id.
-    pub id: UserId,
-    /// The organization whose projects the user may see.
-    pub organization: Uuid,
-    /// The id that the API shows besides the integer.
-    pub uuid: Uuid,
-    /// The distinct id of the user in events about the server itself.
-    pub distinct_id: String,
-    /// First name.
-    pub first_name: String,
-    /// Email address.
-    pub email: String,
-    /// Whether the address was verified.
-    pub is_email_verified: bool,
-    /// The project that `@current` stands for in a path.
-    pub current_project: Option<ProjectId>,
-    /// The user's level in the organization.
-    pub level: Level,
-    /// When the user was created.
-    pub created_at: UnixMicros,
-    /// Whether the user was removed from the organization. Such a user has no keys.
-    pub is_removed: bool,
+entity! {
+    /// A project: receives the events of one application.
+    #[derive(Default)]
+    pub struct Project in "projects" {
+        /// Its id.
+        id: ProjectId [key],
+        /// The organization that owns it.
+        organization: Uuid [once],
+        /// The public write token.
+        token: String as "api_token",
+        /// When it was created.
+        created_at: UnixMicros [once],
+    }
+    /// Changes to a project; `None` leaves a field unchanged.
+    pub struct ProjectPatch {
+        /// Its name, for people.
+        name: String,
+        /// Name of a time zone of the IANA database, such as `UTC`; the caller has checked that it exists.
+        timezone: String,
+        /// Person properties whose first present value is a person's name; `None` for the defaults.
+        person_display_name_properties: Option<Vec<String>>,
+        /// Whether events are stored without the addresses of their clients.
+        anonymize_ips: bool,
+        /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
+        week_start_day: i64,
+        /// Filters by which queries exclude the operator's own traffic: a JSON array.
+        test_account_filters: Value,
+    }
 }
 
-/// A private key of the management API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PersonalKey {
-    /// The id.
-    pub id: KeyId,
-    /// The owner; the key has at most the rights of the user.
-    pub user: Arc<User>,
-    /// Its label, for people.
-    pub label: String,
-    /// The hash of its value.
-    pub hash: KeyHash,
-    /// The part of its value that may be shown.
-    pub mask: String,
-    /// `object:read`, `object:write` or `*`; `None` for full access.
-    pub scopes: Option<Vec<String>>,
-    /// The projects that it is limited to; `None` for all of its user's.
-    pub projects: Option<Vec<ProjectId>>,
-    /// Whether it comes from the operator's settings.
-    pub is_fixed: bool,
-    /// When it was created.
-    pub created_at: UnixMicros,
-    /// Time of the last use, accurate to an hour.
-    pub last_used_at: Option<UnixMicros>,
+entity! {
+    /// A user, who manages projects.
+    #[derive(Default)]
+    pub struct User in "users" {
+        /// The id.
+        id: UserId [key],
+        /// The organization whose projects the user may see.
+        organization: Uuid [once],
+        /// The id that the API shows besides the integer.
+        uuid: Uuid [once],
+        /// The distinct id of the user in events about the server itself.
+        distinct_id: String [once],
+        /// Whether the address was verified.
+        is_email_verified: bool,
+        /// The user's level in the organization.
+        level: Level,
+        /// When the user was created.
+        created_at: UnixMicros [once],
+        /// When the user was removed from the organization. Such a user has no keys.
+        removed_at: Option<UnixMicros>,
+    }
+    /// Changes of a user to itself; `None` leaves a field unchanged.
+    pub struct UserPatch {
+        /// First name.
+        first_name: String,
+        /// Email address.
+        email: String,
+        /// The project that `@current` stands for in a path.
+        current_project: Option<ProjectId>,
+    }
+}
+
+entity! {
+    /// A private key of the management API.
+    #[derive(Default)]
+    pub struct PersonalKey in "personal_keys" {
+        /// The id.
+        id: KeyId [key],
+        /// The owner; the key has at most the rights of the user.
+        user: Arc<User> as "user_id" [once],
+        /// Its label, for people.
+        label: String,
+        /// The hash of its value.
+        hash: KeyHash as "value_sha256" [once],
+        /// The part of its value that may be shown.
+        mask: String [once],
+        /// `object:read`, `object:write` or `*`; `None` for full access.
+        scopes: Option<Vec<String>> [once],
+        /// The projects that it is limited to; `None` for all of its user's.
+        projects: Option<Vec<ProjectId>> [once],
+        /// Whether it comes from the operator's settings.
+        is_fixed: bool as "fixed" [once],
+        /// When it was created.
+        created_at: UnixMicros [once],
+        /// Time of the last use, accurate to an hour.
+        last_used_at: Option<UnixMicros>,
+    }
+}
+
+impl Project {
+    /// A project as it is made, without an id, an owner and a token.
+    pub(super) fn initial(created_at: UnixMicros) -> Self {
+        Self {
+            timezone: "UTC".to_owned(),
+            test_account_filters: Value::Array(Vec::new()),
+            created_at,
+            ..Self::default()
+        }
+    }
+}
+
+impl User {
+    /// Whether the user was removed from the organization.
+    pub fn is_removed(&self) -> bool {
+        self.removed_at.is_some()
+    }
 }
 
 impl PersonalKey {
@@ -160,23 +204,6 @@ impl fmt::Debug for CreatedKey {
     }
 }
 
-/// Changes to a project; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct ProjectPatch {
-    /// Another name.
-    pub name: Option<String>,
-    /// Another time zone; the caller has checked that it exists.
-    pub timezone: Option<String>,
-    /// Other name properties; `Some(None)` for the defaults.
-    pub person_display_name_properties: Option<Option<Vec<String>>>,
-    /// Whether to store events without the addresses of their clients.
-    pub anonymize_ips: Option<bool>,
-    /// Another first day of weeks: 0 or 1.
-    pub week_start_day: Option<i64>,
-    /// Other filters; a JSON array.
-    pub test_account_filters: Option<Value>,
-}
-
 impl ProjectPatch {
     fn check(&self) -> Result<(), Violation> {
         if let Some(name) = &self.name {
@@ -187,20 +214,6 @@ impl ProjectPatch {
             return Err(Violation::choice("week_start_day", detail));
         }
         Ok(())
-    }
-
-    fn applied(self, mut project: Project) -> Project {
-        project.name = self.name.unwrap_or(project.name);
-        project.timezone = self.timezone.unwrap_or(project.timezone);
-        project.anonymize_ips = self.anonymize_ips.unwrap_or(project.anonymize_ips);
-        project.week_start_day = self.week_start_day.unwrap_or(project.week_start_day);
-        if let Some(filters) = self.test_account_filters {
-            project.test_account_filters = filters;
-        }
-        if let Some(properties) = self.person_display_name_properties {
-            project.person_display_name_properties = properties;
-        }
-        project
     }
 }
 

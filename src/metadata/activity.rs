@@ -16,84 +16,85 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
+use crate::entity::{Entity, entity, named};
 use crate::error::MetadataError;
+use crate::sql;
 use crate::sql::Builder;
-use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 
 mod operations;
 
-const TABLE: &str = "activity";
-
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
 
-/// The kind of the changed object, named as in PostHog's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// A feature flag.
-    FeatureFlag,
-    /// An early access feature.
-    EarlyAccessFeature,
-    /// A cohort.
-    Cohort,
-    /// A role or its members.
-    Role,
-    /// A person.
-    Person,
-    /// A group or a group type.
-    Group,
-    /// An event definition.
-    EventDefinition,
-    /// A property definition.
-    PropertyDefinition,
-    /// The project itself.
-    Project,
-    /// The organization that owns the project.
-    Organization,
-    /// An action.
-    Action,
-    /// A saved insight.
-    Insight,
-    /// An annotation.
-    Annotation,
-    /// A dashboard.
-    Dashboard,
+named! {
+    /// The kind of the changed object, named as in PostHog's API.
+    pub enum Scope {
+        /// A feature flag.
+        FeatureFlag = "FeatureFlag",
+        /// An early access feature.
+        EarlyAccessFeature = "EarlyAccessFeature",
+        /// A cohort.
+        Cohort = "Cohort",
+        /// A role or its members.
+        Role = "Role",
+        /// A person.
+        Person = "Person",
+        /// A group or a group type.
+        Group = "Group",
+        /// An event definition.
+        EventDefinition = "EventDefinition",
+        /// A property definition.
+        PropertyDefinition = "PropertyDefinition",
+        /// The project itself.
+        Project = "Project",
+        /// The organization that owns the project.
+        Organization = "Organization",
+        /// An action.
+        Action = "Action",
+        /// A saved insight.
+        Insight = "Insight",
+        /// An annotation.
+        Annotation = "Annotation",
+        /// A dashboard.
+        Dashboard = "Dashboard",
+    }
 }
 
-/// What was done to the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// It was created.
-    Created,
-    /// It was changed.
-    Updated,
-    /// It was changed; PostHog's word for definitions.
-    Changed,
-    /// A person was split.
-    SplitPerson,
-    /// Properties of a person were removed.
-    DeleteProperty,
-    /// A group was created.
-    CreateGroup,
-    /// A property of a group was added.
-    CreateProperty,
-    /// A property of a group was changed or removed.
-    UpdateProperty,
-    /// A link to it was turned on.
-    SharingEnabled,
-    /// The link to it was turned off.
-    SharingDisabled,
-    /// The link to it got another token.
-    SharingTokenRefreshed,
-    /// The link to it got another password.
-    SharingPasswordAdded,
-    /// A password of the link to it was removed.
-    SharingPasswordRemoved,
-    /// It was deleted permanently. An object that can be restored was `Updated` instead.
-    Deleted,
+named! {
+    /// What was done to the object.
+    pub enum Verb {
+        /// It was created.
+        Created = "created",
+        /// It was changed.
+        Updated = "updated",
+        /// It was changed; PostHog's word for definitions.
+        Changed = "changed",
+        /// A person was split.
+        SplitPerson = "split_person",
+        /// Properties of a person were removed.
+        DeleteProperty = "delete_property",
+        /// A group was created.
+        CreateGroup = "create_group",
+        /// A property of a group was added.
+        CreateProperty = "create_property",
+        /// A property of a group was changed or removed.
+        UpdateProperty = "update_property",
+        /// A link to it was turned on.
+        SharingEnabled = "sharing enabled",
+        /// The link to it was turned off.
+        SharingDisabled = "sharing disabled",
+        /// The link to it got another token.
+        SharingTokenRefreshed = "sharing access token refreshed",
+        /// The link to it got another password.
+        SharingPasswordAdded = "sharing password added",
+        /// A password of the link to it was removed.
+        SharingPasswordRemoved = "sharing password removed",
+        /// It was deleted permanently. An object that can be restored was `Updated` instead.
+        Deleted = "deleted",
+    }
 }
 
 /// A change to be logged.
@@ -137,34 +138,43 @@ pub struct Elsewhere {
     pub forgotten: Option<Forgotten>,
 }
 
-/// An entry of the log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// The id of the entry.
-    pub id: Uuid,
-    /// The user; `None` for the server itself.
-    pub user: Option<UserId>,
-    /// What was done, such as `created`, `updated` or `deleted`.
-    pub activity: String,
-    /// The kind of the object, as in [`Scope::name`].
-    pub scope: String,
-    /// The id of the object.
-    pub item: String,
-    /// `{"name", "changes"}`, and `trigger` if a job made the change in the user's name.
-    pub detail: Map<String, Value>,
-    /// The time.
-    pub created_at: UnixMicros,
+entity! {
+    /// An entry of the log.
+    pub struct Entry in "activity" {
+        /// The id of the entry.
+        id: Uuid [key],
+        /// The project of the object.
+        project: ProjectId as "project_id" [once],
+        /// The user; `None` for the server itself.
+        user: Option<UserId> as "user_id" [once],
+        /// What was done, such as `created`, `updated` or `deleted`.
+        activity: String [once],
+        /// The kind of the object, as in [`Scope::name`].
+        scope: String [once],
+        /// The id of the object.
+        item: String [once],
+        /// The time.
+        created_at: UnixMicros [once],
+    }
+    apart {
+        /// `{"name", "changes"}`, and `trigger` if a job made the change in the user's name. An [`EntryText`] has it as
+        /// its row does.
+        detail: Map<String, Value>,
+    }
 }
 
-/// An entry with its detail as it is stored, which is as long as what was changed.
-#[derive(Clone, Debug)]
-pub struct EntryText {
-    /// The entry without its detail.
-    pub entry: Entry,
-    /// The text of a JSON object; see [`Entry::detail`].
-    pub detail: String,
-    /// Its position in the log.
-    pub position: i64,
+entity! {
+    /// An entry with its detail as it is stored, which is as long as what was changed.
+    pub struct EntryText in "activity" {
+        /// The text of a JSON object; see [`Entry::detail`].
+        detail: String [once],
+        /// Its position in the log.
+        position: i64 [once],
+    }
+    parts {
+        /// The entry without its detail.
+        entry: Entry,
+    }
 }
 
 impl EntryText {
@@ -174,12 +184,18 @@ impl EntryText {
     ///
     /// [`MetadataError::Corrupt`].
     pub fn members(&self) -> Result<BTreeMap<String, Box<RawValue>>, MetadataError> {
-        let corrupt = |error: serde_json::Error| MetadataError::Corrupt {
-            table: TABLE,
-            problem: error.to_string(),
-        };
         json::members(self.detail.as_bytes()).map_err(corrupt)
     }
+
+    /// The entry with its detail.
+    fn whole(self) -> Result<Entry, MetadataError> {
+        let detail = json::restore(self.detail.as_bytes()).map_err(corrupt)?;
+        Ok(Entry { detail, ..self.entry })
+    }
+}
+
+fn corrupt(error: serde_json::Error) -> MetadataError {
+    MetadataError::Corrupt { table: Entry::TABLE, problem: error.to_string() }
 }
 
 /// Where a part of the log begins, which is newest first.
@@ -211,71 +227,6 @@ pub struct EntryPage {
     pub entries: Vec<Entry>,
 }
 
-impl Scope {
-    const ALL: [Self; 14] = [
-        Self::FeatureFlag,
-        Self::EarlyAccessFeature,
-        Self::Cohort,
-        Self::Role,
-        Self::Person,
-        Self::Group,
-        Self::EventDefinition,
-        Self::PropertyDefinition,
-        Self::Project,
-        Self::Organization,
-        Self::Action,
-        Self::Insight,
-        Self::Annotation,
-        Self::Dashboard,
-    ];
-
-    /// The wire name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FeatureFlag => "FeatureFlag",
-            Self::EarlyAccessFeature => "EarlyAccessFeature",
-            Self::Cohort => "Cohort",
-            Self::Role => "Role",
-            Self::Person => "Person",
-            Self::Group => "Group",
-            Self::EventDefinition => "EventDefinition",
-            Self::PropertyDefinition => "PropertyDefinition",
-            Self::Project => "Project",
-            Self::Organization => "Organization",
-            Self::Action => "Action",
-            Self::Insight => "Insight",
-            Self::Annotation => "Annotation",
-            Self::Dashboard => "Dashboard",
-        }
-    }
-
-    /// The scope with this wire name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name)
-    }
-}
-
-impl Verb {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Changed => "changed",
-            Self::SplitPerson => "split_person",
-            Self::DeleteProperty => "delete_property",
-            Self::CreateGroup => "create_group",
-            Self::CreateProperty => "create_property",
-            Self::UpdateProperty => "update_property",
-            Self::SharingEnabled => "sharing enabled",
-            Self::SharingDisabled => "sharing disabled",
-            Self::SharingTokenRefreshed => "sharing access token refreshed",
-            Self::SharingPasswordAdded => "sharing password added",
-            Self::SharingPasswordRemoved => "sharing password removed",
-            Self::Deleted => "deleted",
-        }
-    }
-}
-
 /// The fields that differ, as the API shows them: `{"type", "action", "field", "before", "after"}`.
 pub fn diff(scope: Scope, before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Value> {
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
@@ -299,6 +250,50 @@ pub fn diff(scope: Scope, before: &Map<String, Value>, after: &Map<String, Value
             }))
         })
         .collect()
+}
+
+/// The object of an entry.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) scope: Scope,
+    /// Its id.
+    pub(super) item: String,
+    /// Its name for people.
+    pub(super) name: String,
+    /// Its project; `None` for an object of an organization, which is logged in each of its projects.
+    pub(super) project: Option<ProjectId>,
+}
+
+/// An entity whose changes are logged; [`Write::create`], [`Write::change`] and [`Write::remove`] do.
+///
+/// [`Write::create`]: crate::Write::create
+/// [`Write::change`]: crate::Write::change
+/// [`Write::remove`]: crate::Write::remove
+pub(super) trait Logged: Entity {
+    /// What was done by a change.
+    const CHANGED: Verb = Verb::Updated;
+
+    /// Whether a change is logged even if no compared field differs: it makes a new version.
+    const HAS_VERSIONS: bool = false;
+
+    fn subject(&self) -> Subject;
+
+    /// The fields that the log compares.
+    fn logged(&self) -> Map<String, Value> {
+        self.logged_cells()
+    }
+
+    fn entry(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let Subject { scope, item, name, .. } = self.subject();
+        Change { scope, item, verb, name, fields }
+    }
+
+    /// The entry for a change from `before`, if there is one.
+    fn changed(&self, before: &Self) -> Option<Change> {
+        let fields = diff(self.subject().scope, &before.logged(), &self.logged());
+        let is_logged = Self::HAS_VERSIONS || !fields.is_empty();
+        is_logged.then(|| self.entry(Self::CHANGED, fields))
+    }
 }
 
 /// The fields of an object, for [`diff`].
@@ -328,10 +323,6 @@ impl Asked {
     }
 }
 
-async fn next_position(connection: &mut Conn) -> Result<i64, MetadataError> {
-    disk::next_id(connection, "SELECT COALESCE(MAX(position), 0) + 1 FROM activity").await
-}
-
 /// Inserts an entry; false if there is one with its id.
 async fn insert(
     connection: &mut Conn,
@@ -347,99 +338,21 @@ async fn insert(
     if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
         detail.insert("trigger".to_owned(), trigger);
     }
-    let done = sql::query(
-        "INSERT INTO activity
-         (position, id, project_id, user_id, scope, item, activity, detail, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         ON CONFLICT (id) DO NOTHING",
-    )
-    .bind(position)
-    .bind(made.id.to_string())
-    .bind(made.project.0)
-    .bind(made.user.map(|user| user.0))
-    .bind(scope.name())
-    .bind(item)
-    .bind(verb.name())
-    .bind(detail.to_string())
-    .bind(made.at.0)
-    .execute(connection)
-    .await?;
-    Ok(done > 0)
+    let entry = Entry {
+        id: made.id,
+        project: made.project,
+        user: made.user,
+        activity: verb.name().to_owned(),
+        scope: scope.name().to_owned(),
+        item: item.clone(),
+        created_at: made.at,
+        detail: Map::new(),
+    };
+    let entry = EntryText { detail: detail.to_string(), position, entry };
+    Ok(entry.insert_new().execute(connection).await? > 0)
 }
 
-#[derive(sqlx_macros::FromRow)]
-struct Row {
-    position: i64,
-    id: String,
-    user_id: Option<i64>,
-    scope: String,
-    item: String,
-    activity: String,
-    detail: String,
-    created_at: i64,
-}
-
-impl TryFrom<Row> for EntryText {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let entry = Entry {
-            id: disk::from_uuid(TABLE, &row.id)?,
-            user: row.user_id.map(UserId),
-            activity: row.activity,
-            scope: row.scope,
-            item: row.item,
-            detail: Map::new(),
-            created_at: UnixMicros(row.created_at),
-        };
-        Ok(Self { entry, detail: row.detail, position: row.position })
-    }
-}
-
-impl TryFrom<Row> for Entry {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let EntryText { entry, detail, .. } = EntryText::try_from(row)?;
-        Ok(Self { detail: disk::from_json(TABLE, &detail)?, ..entry })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Map, Value, json};
-
-    use super::{Scope, diff};
-
-    fn object(value: Value) -> Map<String, Value> {
-        let Value::Object(object) = value else { panic!("not an object") };
-        object
-    }
-
-    #[test]
-    fn differences_name_the_field_and_both_values() {
-        let before = object(json!({"a": 1, "b": null, "c": "x", "d": [1], "e": null}));
-        let after = object(json!({"a": 2, "b": "new", "c": null, "d": [1], "f": true}));
-        let change = |action: &str, field: &str, before: Value, after: Value| {
-            json!({"type": "Cohort", "action": action, "field": field, "before": before,
-                "after": after})
-        };
-        assert_eq!(
-            diff(Scope::Cohort, &before, &after),
-            [
-                change("changed", "a", json!(1), json!(2)),
-                change("created", "b", json!(null), json!("new")),
-                change("deleted", "c", json!("x"), json!(null)),
-                change("created", "f", json!(null), json!(true)),
-            ]
-        );
-    }
-
-    #[test]
-    fn scopes_have_their_names() {
-        for scope in Scope::ALL {
-            assert_eq!(Scope::parse(scope.name()), Some(scope));
-        }
-        assert_eq!(Scope::parse("Survey"), None);
-    }
+async fn next_position(connection: &mut Conn) -> Result<i64, MetadataError> {
+    let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
+    Ok(sql::query_scalar(next).fetch_one(connection).await?)
 }

@@ -7,53 +7,45 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::definitions::EventDefinition;
+use crate::entity::{Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::violation::Violation;
-use crate::{Metadata, disk, sql};
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
-/// The annotations of one definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
-    /// What the events or the values mean.
-    pub description: Option<String>,
-    /// The owner of the events; always `None` for properties.
-    pub owner: Option<UserId>,
-    /// Whether a user verified the definition. Never together with `hidden`.
-    pub verified: bool,
-    /// Time of the verification.
-    pub verified_at: Option<UnixMicros>,
-    /// The user who verified it.
-    pub verified_by: Option<UserId>,
-    /// Whether lists for choosing an event omit it.
-    pub hidden: bool,
-    /// Time of the last edit of the definition.
-    pub updated_at: Option<UnixMicros>,
-    /// The user of the last edit.
-    pub updated_by: Option<UserId>,
-    /// Columns of lists of such events, kept for the client; empty for properties.
-    pub default_columns: Vec<String>,
-    /// The property whose value is shown beside such events; always `None` for properties.
-    pub primary_property: Option<String>,
-}
-
-/// Changes to annotations; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct NotesPatch {
-    /// Another description, or none.
-    pub description: Option<Option<String>>,
-    /// Another owner, or none; must be a user.
-    pub owner: Option<Option<UserId>>,
-    /// Whether it becomes verified.
-    pub verified: Option<bool>,
-    /// Whether it becomes hidden.
-    pub hidden: Option<bool>,
-    /// Replaces the columns.
-    pub default_columns: Option<Vec<String>>,
-    /// Another property to show, or none.
-    pub primary_property: Option<Option<String>>,
+entity! {
+    /// The annotations of one definition.
+    #[derive(Default)]
+    pub struct Notes in "definition_notes" {
+        /// The definition, of either kind.
+        definition: Uuid [key],
+        /// Its project.
+        project: ProjectId as "project_id" [once],
+        /// Time of the verification.
+        verified_at: Option<UnixMicros>,
+        /// The user who verified it.
+        verified_by: Option<UserId>,
+        /// Time of the last edit of the definition.
+        updated_at: Option<UnixMicros>,
+        /// The user of the last edit.
+        updated_by: Option<UserId>,
+    }
+    /// Changes to annotations; `None` leaves a field unchanged.
+    pub struct NotesPatch {
+        /// What the events or the values mean.
+        description: Option<String> [logged],
+        /// The owner of the events, who must be a user; always `None` for properties.
+        owner: Option<UserId> [logged],
+        /// Whether a user verified the definition. Never together with `hidden`.
+        verified: bool [logged],
+        /// Whether lists for choosing an event omit it.
+        hidden: bool [logged],
+        /// Columns of lists of such events, kept for the client; empty for properties.
+        default_columns: Vec<String> [logged],
+        /// The property whose value is shown beside such events; always `None` for properties.
+        primary_property: Option<String> [logged],
+    }
 }
 
 /// User and time of an edit.
@@ -81,55 +73,23 @@ impl Notes {
             let detail = format!("{article} {thing} cannot be both hidden and verified");
             return Err(Violation::general(detail));
         }
-        let hidden = patch.hidden.unwrap_or(self.hidden && patch.verified != Some(true));
-        let verified = patch.verified.unwrap_or(self.verified) && !hidden;
-        let (verified_at, verified_by) = match (self.verified, verified) {
-            (true, true) => (self.verified_at, self.verified_by),
-            (false, true) => (Some(edit.at), Some(edit.by)),
-            (_, false) => (None, None),
-        };
-        Ok(Self {
-            description: patch.description.unwrap_or(self.description),
-            owner: patch.owner.unwrap_or(self.owner),
-            verified,
-            verified_at,
-            verified_by,
-            hidden,
-            updated_at: Some(edit.at),
-            updated_by: Some(edit.by),
-            default_columns: patch.default_columns.unwrap_or(self.default_columns),
-            primary_property: patch.primary_property.unwrap_or(self.primary_property),
-        })
+        let (was_verified, is_verifying) = (self.verified, patch.verified == Some(true));
+        let mut notes = patch.applied(self);
+        notes.hidden &= !is_verifying;
+        notes.verified &= !notes.hidden;
+        match (was_verified, notes.verified) {
+            (true, true) => {}
+            (false, true) => {
+                (notes.verified_at, notes.verified_by) = (Some(edit.at), Some(edit.by))
+            }
+            (_, false) => (notes.verified_at, notes.verified_by) = (None, None),
+        }
+        (notes.updated_at, notes.updated_by) = (Some(edit.at), Some(edit.by));
+        Ok(notes)
     }
 }
 
-/// Definitions in one read.
-const READ_AT_ONCE: u32 = 10_000;
-
 impl Metadata {
-    /// All definitions of a project, [`EVENT_DEFINITIONS_MAX`] at most.
-    ///
-    /// [`EVENT_DEFINITIONS_MAX`]: crate::definitions::EVENT_DEFINITIONS_MAX
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
-    pub async fn all_definitions(
-        &self,
-        project: ProjectId,
-    ) -> Result<Vec<EventDefinition>, MetadataError> {
-        let mut all: Vec<EventDefinition> = Vec::new();
-        loop {
-            let after = all.last().map_or("", |last| last.name.as_str());
-            let more = self.definitions(project, after, READ_AT_ONCE).await?;
-            let is_last = more.len() < usize::try_from(READ_AT_ONCE).unwrap_or(usize::MAX);
-            all.extend(more);
-            if is_last {
-                return Ok(all);
-            }
-        }
-    }
-
     /// The annotations of a project's definitions of either kind, by the definitions' ids.
     /// Definitions without annotations are absent.
     ///
@@ -140,16 +100,12 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<HashMap<Uuid, Notes>, MetadataError> {
-        let rows: Vec<NotesRow> =
-            sql::query_as("SELECT * FROM definition_notes WHERE project_id = $1")
-                .bind(project.0)
-                .fetch_all(&mut self.shared.db.reader().await?)
-                .await?;
-        rows.into_iter().map(NotesRow::read).collect()
+        let select = sql::query_as("SELECT * FROM definition_notes WHERE project_id = $1");
+        let select = select.bind(project.0);
+        let all: Vec<Notes> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
+        Ok(all.into_iter().map(|notes| (notes.definition, notes)).collect())
     }
-}
 
-impl Metadata {
     /// The property to show beside the events of each name, for all names that have one.
     ///
     /// # Errors
@@ -173,12 +129,9 @@ impl Metadata {
 
 /// The annotations of one definition.
 pub(super) async fn of(connection: &mut Conn, definition: Uuid) -> Result<Notes, MetadataError> {
-    let row: Option<NotesRow> =
-        sql::query_as("SELECT * FROM definition_notes WHERE definition = $1")
-            .bind(definition.to_string())
-            .fetch_optional(connection)
-            .await?;
-    Ok(row.map(NotesRow::read).transpose()?.map_or_else(Notes::default, |(_, notes)| notes))
+    let select = sql::query_as("SELECT * FROM definition_notes WHERE definition = $1");
+    let found = select.bind(definition.to_string()).fetch_optional(connection).await?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Writes the annotations of one definition.
@@ -186,33 +139,11 @@ pub(super) async fn put(
     connection: &mut Conn,
     project: ProjectId,
     definition: Uuid,
-    notes: &Notes,
-) -> Result<(), MetadataError> {
-    sql::query(
-        "INSERT INTO definition_notes
-         (definition, project_id, description, owner, verified, verified_at, verified_by, hidden,
-          updated_at, updated_by, default_columns, primary_property)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-         ON CONFLICT (definition) DO UPDATE SET
-             description = $3, owner = $4, verified = $5, verified_at = $6, verified_by = $7,
-             hidden = $8, updated_at = $9, updated_by = $10, default_columns = $11,
-             primary_property = $12",
-    )
-    .bind(definition.to_string())
-    .bind(project.0)
-    .bind(&notes.description)
-    .bind(notes.owner.map(|user| user.0))
-    .bind(notes.verified)
-    .bind(notes.verified_at.map(|at| at.0))
-    .bind(notes.verified_by.map(|user| user.0))
-    .bind(notes.hidden)
-    .bind(notes.updated_at.map_or(0, |at| at.0))
-    .bind(notes.updated_by.map(|user| user.0))
-    .bind(disk::to_json(&notes.default_columns))
-    .bind(&notes.primary_property)
-    .execute(connection)
-    .await?;
-    Ok(())
+    notes: Notes,
+) -> Result<Notes, MetadataError> {
+    let notes = Notes { definition, project, ..notes };
+    notes.put().execute(connection).await?;
+    Ok(notes)
 }
 
 /// Removes the annotations of a deleted definition.
@@ -222,41 +153,6 @@ pub(super) async fn forget(connection: &mut Conn, definition: Uuid) -> Result<()
         .execute(connection)
         .await?;
     Ok(())
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct NotesRow {
-    definition: String,
-    description: Option<String>,
-    owner: Option<i64>,
-    verified: bool,
-    verified_at: Option<i64>,
-    verified_by: Option<i64>,
-    hidden: bool,
-    updated_at: i64,
-    updated_by: Option<i64>,
-    default_columns: String,
-    primary_property: Option<String>,
-}
-
-impl NotesRow {
-    fn read(self) -> Result<(Uuid, Notes), MetadataError> {
-        const TABLE: &str = "definition_notes";
-        let definition = disk::from_uuid(TABLE, &self.definition)?;
-        let notes = Notes {
-            description: self.description,
-            owner: self.owner.map(UserId),
-            verified: self.verified,
-            verified_at: self.verified_at.map(UnixMicros),
-            verified_by: self.verified_by.map(UserId),
-            hidden: self.hidden,
-            updated_at: Some(UnixMicros(self.updated_at)),
-            updated_by: self.updated_by.map(UserId),
-            default_columns: disk::from_json(TABLE, &self.default_columns)?,
-            primary_property: self.primary_property,
-        };
-        Ok((definition, notes))
-    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::accounts::{KeyId, PersonalKey, Project, User, UserId, rows};
+use crate::entity::{Entity, next_id};
 use crate::error::MetadataError;
 use crate::members::{FIRST_KEY_LABEL, Level, Organization};
 use crate::secrets::{KeyHash, Seed};
@@ -108,12 +107,7 @@ impl Metadata {
             organization: seed.uuid("organization"),
             name: "Default project".to_owned(),
             token: settings.project_token.unwrap_or_else(|| seed.project_token()),
-            timezone: "UTC".to_owned(),
-            person_display_name_properties: None,
-            anonymize_ips: false,
-            week_start_day: 0,
-            test_account_filters: Value::Array(Vec::new()),
-            created_at: now,
+            ..Project::initial(now)
         });
         let user = Arc::new(User {
             id: UserId(1),
@@ -123,11 +117,10 @@ impl Metadata {
             first_name: "Admin".to_owned(),
             // RFC 2606 reserves `localhost`: nobody else can own this address.
             email: "admin@localhost".to_owned(),
-            is_email_verified: false,
             current_project: Some(project.id),
             level: Level::Owner,
             created_at: now,
-            is_removed: false,
+            ..User::default()
         });
         let is_fixed = settings.personal_key.is_some();
         let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
@@ -143,10 +136,9 @@ impl Metadata {
             name: "Default organization".to_owned(),
             created_at: now,
         };
-        rows::insert_organization(connection, &organization).await?;
-        rows::insert_project(connection, &project).await?;
-        rows::insert_user(connection, &user).await?;
-        rows::insert_key(connection, &key).await?;
+        for row in [organization.insert(), project.insert(), user.insert(), key.insert()] {
+            row.execute(connection).await?;
+        }
         let mut next = write.base.as_ref().clone();
         next.put_organization(Arc::new(organization));
         next.put_project(Arc::clone(&project));
@@ -200,13 +192,13 @@ impl Metadata {
         // The value may be that of a revoked key that the settings restore. It gets a new row,
         // because the id of the old one stands for the revoked key.
         rows::forget_revoked(write.connection(), hash).await?;
-        let id = KeyId(rows::next_key(write.connection()).await?);
+        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
         let key = PersonalKey {
             label: FIXED_LABEL.to_owned(),
             is_fixed: true,
             ..self.full_key(id, user, value)
         };
-        rows::insert_key(write.connection(), &key).await?;
+        key.insert().execute(write.connection()).await?;
         next.put_key(Arc::new(key));
         Ok(())
     }

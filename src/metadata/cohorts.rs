@@ -4,12 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::{Change, Scope, Verb};
+use crate::activity::{Logged, Scope, Subject};
+use crate::entity::{entity, stored};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
@@ -28,7 +28,7 @@ const DESCRIPTION_MAX_CHARS: usize = 1000;
 pub const MEMBERS_MAX: usize = 1_000_000;
 
 /// The id of a cohort. Positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CohortId(pub i64);
 
 impl fmt::Display for CohortId {
@@ -37,66 +37,67 @@ impl fmt::Display for CohortId {
     }
 }
 
-/// A cohort as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredCohort {
-    /// The id.
-    pub id: CohortId,
-    /// The project that it belongs to.
-    pub project: ProjectId,
-    /// Its name.
-    pub name: String,
-    /// A description for people.
-    pub description: String,
-    /// `{"properties": {"type": "AND" | "OR", "values": [...]}}`; the rule of a cohort that is not static.
-    pub filters: Value,
-    /// Whether it is static: a list of members.
-    pub is_static: bool,
-    /// Whether it was deleted; it can be restored.
-    pub deleted: bool,
-    /// The user who created it.
-    pub created_by: Option<UserId>,
-    /// Time of creation.
-    pub created_at: UnixMicros,
-    /// 1 at creation, plus 1 with every update.
-    pub version: i64,
-    /// Number of members at `last_calculation`.
-    pub count: Option<i64>,
-    /// Time of the last count of the members.
-    pub last_calculation: Option<UnixMicros>,
-    /// Failed counts since the last successful one.
-    pub errors_calculating: i64,
-    /// The members of a static cohort, or those that the rule of a cohort by events had at `last_calculation`, in
-    /// ascending order.
-    pub members: Arc<[Uuid]>,
+stored! { CohortId as i64: |id| id.0, |raw| Some(Self(raw)); }
+
+entity! {
+    /// A cohort as stored.
+    #[derive(Default)]
+    pub struct StoredCohort in "cohorts" {
+        /// The id.
+        id: CohortId [key],
+        /// The project that it belongs to.
+        project: ProjectId as "project_id" [once],
+        /// Whether it is static: a list of members.
+        is_static: bool [once, logged],
+        /// The user who created it.
+        created_by: Option<UserId> [once],
+        /// Time of creation.
+        created_at: UnixMicros [once],
+        /// 1 at creation, plus 1 with every update.
+        version: i64,
+        /// Number of members at `last_calculation`.
+        count: Option<i64>,
+        /// Time of the last count of the members.
+        last_calculation: Option<UnixMicros>,
+        /// Failed counts since the last successful one.
+        errors_calculating: i64,
+    }
+    apart {
+        /// The members of a static cohort, or those that the rule of a cohort by events had at `last_calculation`, in
+        /// ascending order.
+        members: Arc<[Uuid]>,
+    }
+    /// Changes to a cohort; `None` leaves a field unchanged.
+    pub struct CohortPatch {
+        /// Its name.
+        name: String [logged],
+        /// A description for people.
+        description: String [logged],
+        /// `{"properties": {"type": "AND" | "OR", "values": [...]}}`; the rule of a cohort that is not static.
+        filters: Value [logged],
+        /// Whether it was deleted; it can be restored.
+        deleted: bool [logged],
+    }
+}
+
+impl Logged for StoredCohort {
+    const HAS_VERSIONS: bool = true;
+
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Subject { scope: Scope::Cohort, item, name, project: Some(self.project) }
+    }
 }
 
 /// A client's data for a new cohort.
 #[derive(Clone, Debug, Default)]
 pub struct NewCohort {
-    /// The name; required.
-    pub name: String,
-    /// A description for people.
-    pub description: String,
-    /// The rule; `None` for none.
-    pub filters: Option<Value>,
+    /// Its name, which is required, its description and its rule.
+    pub values: CohortPatch,
     /// Whether it is static: a list of members.
     pub is_static: bool,
     /// The first members of a static cohort.
     pub members: Vec<Uuid>,
-}
-
-/// Changes to a cohort; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct CohortPatch {
-    /// Another name.
-    pub name: Option<String>,
-    /// Another description.
-    pub description: Option<String>,
-    /// Another rule.
-    pub filters: Option<Value>,
-    /// Deletes or restores the cohort.
-    pub deleted: Option<bool>,
 }
 
 impl StoredCohort {
@@ -107,17 +108,9 @@ impl StoredCohort {
             id: CohortId(id),
             project: ProjectId(1),
             name: format!("c{id}"),
-            description: String::new(),
             filters,
-            is_static: false,
-            deleted: false,
-            created_by: None,
-            created_at: UnixMicros(0),
             version: 1,
-            count: None,
-            last_calculation: None,
-            errors_calculating: 0,
-            members: Arc::from([]),
+            ..Self::default()
         }
     }
 
@@ -138,22 +131,5 @@ impl StoredCohort {
     /// The rule: a tree of AND and OR.
     pub fn rule(&self) -> &Value {
         self.filters.get("properties").unwrap_or(&Value::Null)
-    }
-
-    /// The fields that the activity log compares.
-    fn logged(&self) -> Map<String, Value> {
-        let fields = json!({
-            "name": self.name,
-            "description": self.description,
-            "filters": self.filters,
-            "is_static": self.is_static,
-            "deleted": self.deleted,
-        });
-        activity::fields(fields)
-    }
-
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
-        let (item, name) = (self.id.to_string(), self.name.clone());
-        Change { scope: Scope::Cohort, item, verb, name, fields }
     }
 }

@@ -30,12 +30,12 @@ pub(super) async fn add(
         kind: Kind::Dashboard,
         id,
         project,
-        deleted: false,
         created_by: Some(user),
         created_at: now,
         updated_by: Some(user),
         updated_at: now,
         fields: Map::from_iter([("name".to_owned(), Value::from(name(key)))]),
+        ..Document::default()
     };
     rows::put(connection, &dashboard).await?;
     Ok(id)

@@ -4,10 +4,11 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::annotations::{Edit, NotesPatch};
+use crate::definition_edits::by_id;
 use crate::definitions::{DefinitionPatch, EventDefinition};
 use crate::error::MetadataError;
 use crate::flags::tags::TagChange;
-use crate::{Metadata, annotations, definitions};
+use crate::{Metadata, annotations};
 use weir_event::id::ProjectId;
 
 /// The change to make to each definition.
@@ -45,7 +46,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let (edit, mut changed) = (Edit { by, at: self.now() }, BulkChanged::default());
         for id in ids {
-            let stored = match definitions::by_id(write.connection(), project, *id).await {
+            let stored: EventDefinition = match by_id(write.connection(), project, *id).await {
                 Err(MetadataError::NotFound(_)) => {
                     changed.missing.push(*id);
                     continue;
@@ -70,7 +71,7 @@ impl Metadata {
                     DefinitionPatch { notes, ..DefinitionPatch::default() }
                 }
             };
-            changed.definitions.push(write.edit_definition(stored, patch, edit).await?.0);
+            changed.definitions.push(write.edit_definition(&stored, patch, edit).await?.0);
         }
         write.commit_unseen().await?;
         Ok(changed)

@@ -4,23 +4,22 @@
 //! ([`Metadata::upsert_definitions`]). Users create some in advance, and edit them. They are not
 //! part of the snapshot, since no hot path reads them.
 
-use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::{UserId, check_text};
-use crate::activity::{Change, Scope, Verb, diff};
+use crate::activity::{Logged, Scope, Subject, Verb};
 use crate::annotations::{Edit, Notes, NotesPatch};
 use crate::connection::Conn;
+use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
+use crate::entity::{Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::flag_calls::FlagCalled;
 use crate::properties::{PairSeen, PropertySeen};
 use crate::record_times::RecordTime;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
-use crate::{
-    Metadata, Write, activity, annotations, disk, flag_calls, properties, record_times, sql,
-};
+use crate::{Metadata, annotations, flag_calls, properties, record_times, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
@@ -35,27 +34,81 @@ const NAME_MAX_CHARS: usize = 400;
 /// get no definition.
 pub const EVENT_DEFINITIONS_MAX: u32 = 10_000;
 
+/// Definitions in one read.
+const READ_AT_ONCE: u32 = 10_000;
+
 /// Ids tried for one name before the store gives up. More than one is needed only if a definition
 /// with the id of this name was renamed.
 const ID_ATTEMPTS: usize = 100;
 
-/// The definition of the events of one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventDefinition {
-    /// UUIDv5 of project and first name.
-    pub id: Uuid,
-    /// The project of the events.
-    pub project: ProjectId,
-    /// The name of the events.
-    pub name: String,
-    /// When such an event was first seen, or the definition was created; the client may set it.
-    pub created_at: UnixMicros,
-    /// When such an event was last seen, if ever; the client may set it, and later events advance it.
-    pub last_seen_at: Option<UnixMicros>,
-    /// Labels: trimmed, lower case, each once.
-    pub tags: Vec<String>,
-    /// Kept for the client; nothing acts on it.
-    pub post_to_slack: bool,
+entity! {
+    /// The definition of the events of one name.
+    #[derive(Default)]
+    pub struct EventDefinition in "event_definitions" {
+        /// UUIDv5 of project and first name.
+        id: Uuid [key],
+        /// The project of the events.
+        project: ProjectId as "project_id" [once],
+    }
+    /// Changes to a definition; `None` leaves a field unchanged.
+    pub struct DefinitionPatch {
+        /// The name of the events. After a change, events of the old name get a new definition.
+        name: String [logged],
+        /// When such an event was first seen, or the definition was created; the client may set it.
+        created_at: UnixMicros [logged],
+        /// When such an event was last seen, if ever; the client may set it, and later events advance it.
+        last_seen_at: Option<UnixMicros> [logged],
+        /// Labels: trimmed, lower case, each once. Those of a patch replace the stored ones, and need not be normalised.
+        tags: Vec<String> [logged],
+        /// Kept for the client; nothing acts on it.
+        post_to_slack: bool [logged],
+    }
+    with {
+        /// Changes to the annotations.
+        notes: NotesPatch,
+    }
+}
+
+impl Logged for EventDefinition {
+    const CHANGED: Verb = Verb::Changed;
+
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Subject { scope: Scope::EventDefinition, item, name, project: Some(self.project) }
+    }
+}
+
+impl Definition for EventDefinition {
+    type Patch = DefinitionPatch;
+
+    const THING: &'static str = "event";
+    const NAME: &'static str = "event definition";
+    const BY_ID: &'static str = "SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn project(&self) -> ProjectId {
+        self.project
+    }
+
+    fn patched(self, mut patch: DefinitionPatch) -> (Self, NotesPatch) {
+        patch.tags = patch.tags.map(normal_tags);
+        let notes = std::mem::take(&mut patch.notes);
+        (patch.applied(self), notes)
+    }
+
+    fn check(patch: &DefinitionPatch) -> Result<(), Violation> {
+        if let Some(name) = &patch.name {
+            check_text("name", name, NAME_MAX_CHARS)?;
+        }
+        check_property(&patch.notes)
+    }
+
+    fn is_forgotten(&self, before: &Self) -> bool {
+        self.name != before.name
+    }
 }
 
 /// An event of this name arrived.
@@ -94,47 +147,6 @@ impl Sightings {
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// Changes to a definition; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct DefinitionPatch {
-    /// Another name. Events of the old name get a new definition.
-    pub name: Option<String>,
-    /// Another time of creation.
-    pub created_at: Option<UnixMicros>,
-    /// Another time of the last event.
-    pub last_seen_at: Option<UnixMicros>,
-    /// Replaces the labels.
-    pub tags: Option<Vec<String>>,
-    /// See [`EventDefinition`].
-    pub post_to_slack: Option<bool>,
-    /// Changes to the annotations.
-    pub notes: NotesPatch,
-}
-
-impl EventDefinition {
-    /// The fields that the activity log compares.
-    fn logged(&self, notes: &Notes) -> Map<String, Value> {
-        activity::fields(json!({
-            "name": self.name,
-            "created_at": self.created_at.to_rfc3339(),
-            "last_seen_at": self.last_seen_at.map(UnixMicros::to_rfc3339),
-            "tags": self.tags,
-            "post_to_slack": self.post_to_slack,
-            "description": notes.description,
-            "owner": notes.owner.map(|owner| owner.0),
-            "verified": notes.verified,
-            "hidden": notes.hidden,
-            "default_columns": notes.default_columns,
-            "primary_property": notes.primary_property,
-        }))
-    }
-
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
-        let (item, name) = (self.id.to_string(), self.name.clone());
-        Change { scope: Scope::EventDefinition, item, verb, name, fields }
     }
 }
 
@@ -181,32 +193,31 @@ impl Metadata {
         after: &str,
         limit: u32,
     ) -> Result<Vec<EventDefinition>, MetadataError> {
-        let rows: Vec<DefinitionRow> = sql::query_as(
-            "SELECT * FROM event_definitions WHERE project_id = $1 AND name > $2
-             ORDER BY name LIMIT $3",
-        )
-        .bind(project.0)
-        .bind(after)
-        .bind(i64::from(limit))
-        .fetch_all(&mut self.shared.db.reader().await?)
-        .await?;
-        rows.into_iter().map(EventDefinition::try_from).collect()
+        let select = "SELECT * FROM event_definitions WHERE project_id = $1 AND name > $2
+             ORDER BY name LIMIT $3";
+        let select = sql::query_as(select).bind(project.0).bind(after).bind(limit);
+        Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
-    /// One definition of a project.
+    /// All definitions of a project, [`EVENT_DEFINITIONS_MAX`] at most.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::NotFound`] if the project has none with this id.
-    pub async fn definition(
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn all_definitions(
         &self,
         project: ProjectId,
-        id: Uuid,
-    ) -> Result<(EventDefinition, Notes), MetadataError> {
-        let mut connection = self.shared.db.reader().await?;
-        let definition = by_id(&mut connection, project, id).await?;
-        let notes = annotations::of(&mut connection, id).await?;
-        Ok((definition, notes))
+    ) -> Result<Vec<EventDefinition>, MetadataError> {
+        let mut all: Vec<EventDefinition> = Vec::new();
+        loop {
+            let after = all.last().map_or("", |last| last.name.as_str());
+            let more = self.definitions(project, after, READ_AT_ONCE).await?;
+            let is_last = more.len() < usize::try_from(READ_AT_ONCE).unwrap_or(usize::MAX);
+            all.extend(more);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     /// The definition of the events of this name, exactly.
@@ -235,14 +246,14 @@ impl Metadata {
     pub async fn create_definition(
         &self,
         project: ProjectId,
-        patch: DefinitionPatch,
+        mut patch: DefinitionPatch,
         by: UserId,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
-        check_property(&patch)?;
-        let name = patch.name.unwrap_or_default();
+        let name = patch.name.get_or_insert_default().clone();
+        check_property(&patch.notes)?;
         check_text("name", &name, NAME_MAX_CHARS)?;
         let mut write = self.begin().await?;
-        check_owner(&write, &patch.notes)?;
+        write.check_owner(&patch.notes)?;
         if find_by_name(write.connection(), project, &name).await?.is_some() {
             let detail = format!("Event definition with name '{name}' already exists");
             return Err(Violation { code: "invalid_input", detail, attr: Some("name") }.into());
@@ -254,107 +265,14 @@ impl Metadata {
             return Err(Violation::general(detail).into());
         }
         let at = self.now();
-        let notes = Notes::default().edited("event", patch.notes, Edit { by, at })?;
-        let definition = EventDefinition {
-            id: insert(write.connection(), project, &name, at, None).await?,
-            project,
-            name,
-            created_at: at,
-            last_seen_at: None,
-            tags: patch.tags.map_or_else(Vec::new, normal_tags),
-            post_to_slack: patch.post_to_slack.unwrap_or(false),
-        };
-        update(write.connection(), &definition).await?;
-        annotations::put(write.connection(), project, definition.id, &notes).await?;
-        write.log(project, Some(by), definition.change(Verb::Created, Vec::new())).await?;
+        (patch.created_at, patch.last_seen_at) = (Some(at), None);
+        let new = EventDefinition { project, ..EventDefinition::default() };
+        let (new, notes) = new.patched(patch);
+        let notes = Notes::default().edited(EventDefinition::THING, notes, Edit { by, at })?;
+        let definition = insert(write.connection(), new).await?;
+        let notes = annotations::put(write.connection(), project, definition.id, notes).await?;
+        write.log(project, Some(by), definition.entry(Verb::Created, Vec::new())).await?;
         write.commit_unseen().await?;
-        Ok((definition, notes))
-    }
-
-    /// Changes a definition in the name of the user `by`.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] if the project has none with this id,
-    /// [`MetadataError::Rejected`] for a name that is blank, long, or another definition's, and for
-    /// annotations that break a rule.
-    pub async fn update_definition(
-        &self,
-        project: ProjectId,
-        id: Uuid,
-        patch: DefinitionPatch,
-        by: UserId,
-    ) -> Result<(EventDefinition, Notes), MetadataError> {
-        if let Some(name) = &patch.name {
-            check_text("name", name, NAME_MAX_CHARS)?;
-        }
-        check_property(&patch)?;
-        let mut write = self.begin().await?;
-        let stored = by_id(write.connection(), project, id).await?;
-        check_owner(&write, &patch.notes)?;
-        let is_renamed = patch.name.as_ref().is_some_and(|name| *name != stored.name);
-        let edit = Edit { by, at: self.now() };
-        let (definition, notes) = write.edit_definition(stored, patch, edit).await?;
-        write.commit_unseen().await?;
-        if is_renamed {
-            self.note_forgotten();
-        }
-        Ok((definition, notes))
-    }
-
-    /// Deletes a definition in the name of the user `by`. The next such event creates it again.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] if the project has none with this id.
-    pub async fn delete_definition(
-        &self,
-        project: ProjectId,
-        id: Uuid,
-        by: UserId,
-    ) -> Result<EventDefinition, MetadataError> {
-        let mut write = self.begin().await?;
-        let definition = by_id(write.connection(), project, id).await?;
-        sql::query("DELETE FROM event_definitions WHERE id = $1 AND project_id = $2")
-            .bind(id.to_string())
-            .bind(project.0)
-            .execute(write.connection())
-            .await?;
-        annotations::forget(write.connection(), id).await?;
-        write.log(project, Some(by), definition.change(Verb::Deleted, Vec::new())).await?;
-        write.commit_unseen().await?;
-        self.note_forgotten();
-        Ok(definition)
-    }
-}
-
-impl Write {
-    /// Changes a definition, and logs the changes.
-    pub(super) async fn edit_definition(
-        &mut self,
-        stored: EventDefinition,
-        patch: DefinitionPatch,
-        edit: Edit,
-    ) -> Result<(EventDefinition, Notes), MetadataError> {
-        let noted = annotations::of(self.connection(), stored.id).await?;
-        let before = stored.logged(&noted);
-        let notes = noted.edited("event", patch.notes, edit)?;
-        let definition = EventDefinition {
-            name: patch.name.unwrap_or(stored.name),
-            created_at: patch.created_at.unwrap_or(stored.created_at),
-            last_seen_at: patch.last_seen_at.or(stored.last_seen_at),
-            tags: patch.tags.map_or(stored.tags, normal_tags),
-            post_to_slack: patch.post_to_slack.unwrap_or(stored.post_to_slack),
-            ..stored
-        };
-        let (id, project) = (definition.id, definition.project);
-        update(self.connection(), &definition).await.map_err(name_is_taken)?;
-        annotations::put(self.connection(), project, id, &notes).await?;
-        let fields = diff(Scope::EventDefinition, &before, &definition.logged(&notes));
-        if !fields.is_empty() {
-            let change = definition.change(Verb::Changed, fields);
-            self.log(project, Some(edit.by), change).await?;
-        }
         Ok((definition, notes))
     }
 }
@@ -366,17 +284,9 @@ fn ids(project: ProjectId, name: &str) -> impl Iterator<Item = Uuid> {
 }
 
 /// The property to show must have a valid name.
-fn check_property(patch: &DefinitionPatch) -> Result<(), Violation> {
-    match &patch.notes.primary_property {
+fn check_property(patch: &NotesPatch) -> Result<(), Violation> {
+    match &patch.primary_property {
         Some(Some(name)) => check_text("primary_property", name, NAME_MAX_CHARS),
-        _ => Ok(()),
-    }
-}
-
-/// An owner must be a user who was not removed.
-fn check_owner(write: &Write, patch: &NotesPatch) -> Result<(), Violation> {
-    match patch.owner {
-        Some(Some(owner)) if write.user(owner).is_err() => Err(Violation::missing("owner", owner)),
         _ => Ok(()),
     }
 }
@@ -407,8 +317,14 @@ async fn upsert(
         return Ok(());
     }
     if quota.take(connection, EVENTS, seen.project).await? {
-        let at = seen.seen_at;
-        insert(connection, seen.project, &seen.name, at, Some(at)).await?;
+        let new = EventDefinition {
+            project: seen.project,
+            name: seen.name.clone(),
+            created_at: seen.seen_at,
+            last_seen_at: Some(seen.seen_at),
+            ..EventDefinition::default()
+        };
+        insert(connection, new).await?;
     } else {
         let (project, event) = (seen.project, Some(seen.name.clone()));
         quota.refuse(OverQuota { project, limit: Limit::Events, event, property: None });
@@ -416,59 +332,20 @@ async fn upsert(
     Ok(())
 }
 
-/// Adds a definition of a name that has none, and returns its id.
+/// Adds a definition of a name that has none, with the first id that no other definition has.
 async fn insert(
     connection: &mut Conn,
-    project: ProjectId,
-    name: &str,
-    created_at: UnixMicros,
-    last_seen_at: Option<UnixMicros>,
-) -> Result<Uuid, MetadataError> {
-    for id in ids(project, name).take(ID_ATTEMPTS) {
-        // Inserts nothing if another definition has the id.
-        let inserted = sql::query(
-            "INSERT INTO event_definitions
-             (id, project_id, name, created_at, last_seen_at, tags, post_to_slack)
-             VALUES ($1, $2, $3, $4, $5, '[]', FALSE)
-             ON CONFLICT DO NOTHING",
-        )
-        .bind(id.to_string())
-        .bind(project.0)
-        .bind(name)
-        .bind(created_at.0)
-        .bind(last_seen_at.map(|at| at.0))
-        .execute(&mut *connection)
-        .await?;
-        if inserted > 0 {
-            return Ok(id);
+    mut new: EventDefinition,
+) -> Result<EventDefinition, MetadataError> {
+    let project = new.project;
+    for id in ids(project, &new.name.clone()).take(ID_ATTEMPTS) {
+        new.id = id;
+        if new.insert_new().execute(&mut *connection).await? > 0 {
+            return Ok(new);
         }
     }
     let problem = format!("no free id for an event name of project {project}");
-    Err(MetadataError::Corrupt { table: "event_definitions", problem })
-}
-
-async fn update(connection: &mut Conn, definition: &EventDefinition) -> Result<(), MetadataError> {
-    sql::query(
-        "UPDATE event_definitions
-         SET name = $1, created_at = $2, last_seen_at = $3, tags = $4, post_to_slack = $5
-         WHERE id = $6 AND project_id = $7",
-    )
-    .bind(&definition.name)
-    .bind(definition.created_at.0)
-    .bind(definition.last_seen_at.map(|seen| seen.0))
-    .bind(disk::to_json(&definition.tags))
-    .bind(definition.post_to_slack)
-    .bind(definition.id.to_string())
-    .bind(definition.project.0)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-fn name_is_taken(error: MetadataError) -> MetadataError {
-    disk::unless_taken(error, || {
-        Violation::unique("name", "There is already an event definition with this name.")
-    })
+    Err(MetadataError::Corrupt { table: EventDefinition::TABLE, problem })
 }
 
 async fn find_by_name(
@@ -476,53 +353,7 @@ async fn find_by_name(
     project: ProjectId,
     name: &str,
 ) -> Result<Option<EventDefinition>, MetadataError> {
-    let row: Option<DefinitionRow> =
-        sql::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
-            .bind(project.0)
-            .bind(name)
-            .fetch_optional(connection)
-            .await?;
-    row.map(EventDefinition::try_from).transpose()
-}
-
-pub(super) async fn by_id(
-    connection: &mut Conn,
-    project: ProjectId,
-    id: Uuid,
-) -> Result<EventDefinition, MetadataError> {
-    let row: Option<DefinitionRow> =
-        sql::query_as("SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2")
-            .bind(id.to_string())
-            .bind(project.0)
-            .fetch_optional(connection)
-            .await?;
-    row.ok_or(MetadataError::NotFound("event definition"))?.try_into()
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct DefinitionRow {
-    id: String,
-    project_id: i64,
-    name: String,
-    created_at: i64,
-    last_seen_at: Option<i64>,
-    tags: String,
-    post_to_slack: bool,
-}
-
-impl TryFrom<DefinitionRow> for EventDefinition {
-    type Error = MetadataError;
-
-    fn try_from(row: DefinitionRow) -> Result<Self, MetadataError> {
-        const TABLE: &str = "event_definitions";
-        Ok(Self {
-            id: disk::from_uuid(TABLE, &row.id)?,
-            project: ProjectId(row.project_id),
-            name: row.name,
-            created_at: UnixMicros(row.created_at),
-            last_seen_at: row.last_seen_at.map(UnixMicros),
-            tags: disk::from_json(TABLE, &row.tags)?,
-            post_to_slack: row.post_to_slack,
-        })
-    }
+    let select = "SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2";
+    let select = sql::query_as(select).bind(project.0).bind(name);
+    Ok(select.fetch_optional(connection).await?)
 }

@@ -8,19 +8,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
 use uuid::Uuid;
 
-use crate::connection::Conn;
 use crate::db::Db;
 use crate::error::MetadataError;
-use crate::sql::query_scalar;
 use crate::violation::Violation;
-use weir_event::json;
-use weir_event::json::FromJson;
 
 /// How long a statement waits for a lock that another process holds. Writes of the server take
 /// milliseconds; this is for a command line tool that writes while the server runs.
@@ -147,38 +142,8 @@ pub(super) fn unless_taken(
     }
 }
 
-/// Runs `sql`, which computes the id for a new row as the largest one plus one.
-///
-/// Safe because the transaction holds the write lock from its start, so no two inserts see the same
-/// maximum. It keeps the ids small, dense and the same on every replay of the same calls.
-pub(super) async fn next_id(
-    connection: &mut Conn,
-    sql: &'static str,
-) -> Result<i64, MetadataError> {
-    Ok(query_scalar(sql).fetch_one(connection).await?)
-}
-
 /// Reads a UUID column of `table`.
 pub(super) fn from_uuid(table: &'static str, text: &str) -> Result<Uuid, MetadataError> {
     Uuid::parse_str(text)
         .map_err(|error| MetadataError::Corrupt { table, problem: error.to_string() })
-}
-
-/// Reads a JSON column of `table`.
-pub(super) fn from_json<T: FromJson>(table: &'static str, text: &str) -> Result<T, MetadataError> {
-    json::restore(text.as_bytes())
-        .map_err(|error| MetadataError::Corrupt { table, problem: error.to_string() })
-}
-
-/// Reads a JSON column of `table` that may be NULL.
-pub(super) fn from_nullable_json<T: FromJson>(
-    table: &'static str,
-    text: Option<&str>,
-) -> Result<Option<T>, MetadataError> {
-    text.map(|text| from_json(table, text)).transpose()
-}
-
-/// The JSON text of an array of strings or integers.
-pub(super) fn to_json<T: Clone + Into<Value>>(items: &[T]) -> String {
-    Value::Array(items.iter().cloned().map(Into::into).collect()).to_string()
 }

@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
-use crate::activity::{Change, Scope, Verb};
+use crate::activity::{Logged, Scope, Subject};
+use crate::entity::{Entity, Stored, entity, named, stored};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -32,17 +33,20 @@ pub const TAGS_MAX: usize = 100;
 /// Most documents of a kind that one user's last views are kept of, in a project.
 const VIEWS_MAX: u32 = 50;
 
-/// What a document is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A named set of events.
-    Action,
-    /// A saved insight.
-    Insight,
-    /// A note at a point in time.
-    Annotation,
-    /// A board of insights and texts.
-    Dashboard,
+named! {
+    /// What a document is.
+    #[derive(Default, Hash)]
+    pub enum Kind {
+        /// A named set of events.
+        #[default]
+        Action = "action",
+        /// A saved insight.
+        Insight = "insight",
+        /// A note at a point in time.
+        Annotation = "annotation",
+        /// A board of insights and texts.
+        Dashboard = "dashboard",
+    }
 }
 
 /// Which document.
@@ -56,42 +60,51 @@ pub struct DocumentKey {
     pub id: i64,
 }
 
-/// A document as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Document {
-    /// What it is.
-    pub kind: Kind,
-    /// Its id, unique within its kind. Positive.
-    pub id: i64,
-    /// The project that it belongs to.
-    pub project: ProjectId,
-    /// Whether it was deleted; it can be restored.
-    pub deleted: bool,
-    /// The user who created it.
-    pub created_by: Option<UserId>,
-    /// Time of creation.
-    pub created_at: UnixMicros,
-    /// The user of the last change.
-    pub updated_by: Option<UserId>,
-    /// Time of the last change.
-    pub updated_at: UnixMicros,
-    /// Its fields.
-    pub fields: Map<String, Value>,
+stored! { Arc<str> as String: |text| text.as_ref().to_owned(), |text| Some(text.into()); }
+
+entity! {
+    /// A document as stored.
+    #[derive(Default)]
+    pub struct Document in "documents" {
+        /// What it is.
+        kind: Kind [key],
+        /// Its id, unique within its kind. Positive.
+        id: i64 [key],
+        /// The project that it belongs to.
+        project: ProjectId as "project_id" [once],
+        /// Whether it was deleted; it can be restored.
+        deleted: bool [logged],
+        /// The user who created it.
+        created_by: Option<UserId> [once],
+        /// Time of creation.
+        created_at: UnixMicros [once],
+        /// The user of the last change.
+        updated_by: Option<UserId>,
+        /// Time of the last change.
+        updated_at: UnixMicros,
+    }
+    apart {
+        /// Its fields; a [`DocumentText`] has them as its row does.
+        fields: Map<String, Value>,
+    }
 }
 
-/// A document with its fields as they are stored. Parsed, they take several times the memory.
-#[derive(Clone, Debug)]
-pub struct DocumentText {
-    /// The document without its fields.
-    pub head: Document,
-    /// The text of a JSON object with all of them.
-    pub text: Arc<str>,
+entity! {
+    /// A document with its fields as they are stored. Parsed, they take several times the memory.
+    pub struct DocumentText in "documents" {
+        /// The text of a JSON object with all of them.
+        text: Arc<str> as "fields",
+    }
+    parts {
+        /// The document without its fields.
+        head: Document,
+    }
 }
 
 impl DocumentText {
     /// The text of a document.
     pub fn of(document: &Document) -> Self {
-        let text = rows::Fields(&document.fields).to_string().into();
+        let text = Stored::store(&document.fields).into();
         Self { head: document.without_fields(), text }
     }
 
@@ -141,23 +154,6 @@ fn corrupt(error: serde_json::Error) -> MetadataError {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Action, Self::Insight, Self::Annotation, Self::Dashboard];
-
-    /// The name in the database and in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Action => "action",
-            Self::Insight => "insight",
-            Self::Annotation => "annotation",
-            Self::Dashboard => "dashboard",
-        }
-    }
-
-    /// The kind with this name.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Most documents of the kind in a project, without deleted ones; of these as many are kept. Actions are held in
     /// memory, up to [`FIELDS_MAX_BYTES`] each.
     pub fn per_project_max(self) -> i64 {
@@ -180,17 +176,7 @@ impl Kind {
 
 impl Document {
     fn without_fields(&self) -> Self {
-        Self {
-            kind: self.kind,
-            id: self.id,
-            project: self.project,
-            deleted: self.deleted,
-            created_by: self.created_by,
-            created_at: self.created_at,
-            updated_by: self.updated_by,
-            updated_at: self.updated_at,
-            fields: Map::new(),
-        }
+        Self { fields: Map::new(), ..*self }
     }
 
     /// Which document it is.
@@ -213,16 +199,15 @@ impl Document {
         let texts = ["name", "derived_name", "content"].map(|name| self.text(name));
         texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
+}
 
-    /// The fields that the activity log compares.
-    fn logged(&self) -> Map<String, Value> {
-        let mut fields = self.fields.clone();
-        fields.insert("deleted".to_owned(), Value::Bool(self.deleted));
-        fields
+impl Logged for Document {
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.id.to_string(), self.title().to_owned());
+        Subject { scope: self.kind.scope(), item, name, project: Some(self.project) }
     }
 
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
-        let (item, name) = (self.id.to_string(), self.title().to_owned());
-        Change { scope: self.kind.scope(), item, verb, name, fields }
+    fn logged(&self) -> Map<String, Value> {
+        self.fields.clone().into_iter().chain(self.logged_cells()).collect()
     }
 }

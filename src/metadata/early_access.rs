@@ -8,15 +8,17 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::{Change, Scope, Verb};
+use crate::activity::{Logged, Scope, Subject};
+use crate::connection::Conn;
+use crate::entity::{entity, named};
+use crate::error::MetadataError;
 use crate::flags::FlagId;
+use crate::sql;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
 mod operations;
-pub(super) mod rows;
 
 /// Longest name and URL, in characters; the column widths of PostHog.
 const NAME_MAX_CHARS: usize = 200;
@@ -28,114 +30,83 @@ const NO_FLAG_SCOPE: &str = "API key missing required scope 'feature_flag:write'
 /// The error for a user who may not change the flag.
 const NO_EDITOR: &str = "You don't have sufficient permissions to modify the linked feature flag.";
 
-/// The stage of a feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Not shown to anyone.
-    Draft,
-    /// Users may register interest.
-    Concept,
-    /// Users may try it.
-    Alpha,
-    /// Users may try it.
-    Beta,
-    /// Everyone has it, or users still enrol.
-    GeneralAvailability,
-    /// It has ended.
-    Archived,
+named! {
+    /// The stage of a feature.
+    #[derive(Default)]
+    pub enum Stage {
+        /// Not shown to anyone.
+        #[default]
+        Draft = "draft",
+        /// Users may register interest.
+        Concept = "concept",
+        /// Users may try it.
+        Alpha = "alpha",
+        /// Users may try it.
+        Beta = "beta",
+        /// Everyone has it, or users still enrol.
+        GeneralAvailability = "general-availability",
+        /// It has ended.
+        Archived = "archived",
+    }
 }
 
 impl Stage {
-    const ALL: [Self; 6] = [
-        Self::Draft,
-        Self::Concept,
-        Self::Alpha,
-        Self::Beta,
-        Self::GeneralAvailability,
-        Self::Archived,
-    ];
-
-    /// Its name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Draft => "draft",
-            Self::Concept => "concept",
-            Self::Alpha => "alpha",
-            Self::Beta => "beta",
-            Self::GeneralAvailability => "general-availability",
-            Self::Archived => "archived",
-        }
-    }
-
-    /// The stage with this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|stage| stage.name() == name)
-    }
-
     /// Whether users may enrol in the flag.
     fn is_active(self) -> bool {
         matches!(self, Self::Alpha | Self::Beta | Self::GeneralAvailability)
     }
 }
 
-/// An early access feature.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EarlyAccessFeature {
-    /// Unique.
-    pub id: Uuid,
-    /// The project.
-    pub project: ProjectId,
-    /// The flag in which users enrol; no other feature has it.
-    pub flag: FlagId,
-    /// Its name.
-    pub name: String,
-    /// A longer description.
-    pub description: String,
-    /// Its stage.
-    pub stage: Stage,
-    /// A link to documentation; empty for none.
-    pub documentation_url: String,
-    /// For the client; an empty object for none.
-    pub payload: Value,
-    /// The user who created it.
-    pub created_by: Option<UserId>,
-    /// Time of creation.
-    pub created_at: UnixMicros,
+entity! {
+    /// An early access feature.
+    #[derive(Default)]
+    pub struct EarlyAccessFeature in "early_access_features" {
+        /// Unique.
+        id: Uuid [key],
+        /// The project.
+        project: ProjectId as "project_id" [once],
+        /// The flag in which users enrol; no other feature has it.
+        flag: FlagId as "flag_id" [once, logged_as("feature_flag")],
+        /// The user who created it.
+        created_by: Option<UserId> [once],
+        /// Time of creation.
+        created_at: UnixMicros [once],
+    }
+    /// A client's data for a feature; `None` leaves a field unchanged.
+    pub struct FeaturePatch {
+        /// Its name.
+        name: String [logged],
+        /// A longer description.
+        description: String [logged],
+        /// Its stage.
+        stage: Stage [logged],
+        /// A link to documentation; empty for none.
+        documentation_url: String [logged],
+        /// For the client; an empty object for none.
+        payload: Value [logged],
+    }
+    with {
+        /// Whether everyone gets it at general availability, enrolled or not.
+        rollout_to_all: bool,
+    }
 }
 
-impl EarlyAccessFeature {
-    fn logged(&self) -> Map<String, Value> {
-        activity::fields(json!({
-            "name": self.name,
-            "description": self.description,
-            "stage": self.stage.name(),
-            "documentation_url": self.documentation_url,
-            "payload": self.payload,
-            "feature_flag": self.flag.0,
-        }))
-    }
-
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+impl Logged for EarlyAccessFeature {
+    fn subject(&self) -> Subject {
         let (item, name) = (self.id.to_string(), self.name.clone());
-        Change { scope: Scope::EarlyAccessFeature, item, verb, name, fields }
+        Subject { scope: Scope::EarlyAccessFeature, item, name, project: Some(self.project) }
     }
 }
 
-/// A client's data for a feature; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct FeaturePatch {
-    /// Its name.
-    pub name: Option<String>,
-    /// A longer description.
-    pub description: Option<String>,
-    /// Its stage.
-    pub stage: Option<Stage>,
-    /// A link to documentation.
-    pub documentation_url: Option<String>,
-    /// For the client.
-    pub payload: Option<Value>,
-    /// Whether everyone gets it at general availability, enrolled or not.
-    pub rollout_to_all: bool,
+/// Reads the features of one project or of all.
+pub(super) async fn all(
+    connection: &mut Conn,
+    only: Option<ProjectId>,
+) -> Result<Vec<EarlyAccessFeature>, MetadataError> {
+    let select = "SELECT * FROM early_access_features
+         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)";
+    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    Ok(select.fetch_all(connection).await?)
 }
 
 /// The caller.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::activity::Forgotten;
 use crate::cohorts::StoredCohort;
+use crate::entity::Entity;
 use crate::error::MetadataError;
 use crate::{Write, cohorts, sql};
 use weir_event::id::ProjectId;
@@ -60,7 +61,7 @@ impl Write {
                 stored.members.iter().filter(|uuid| !uuids.contains(uuid)).copied().collect();
             cohort.count = Some(i64::try_from(cohort.members.len()).unwrap_or(i64::MAX));
             cohort.last_calculation = Some(now);
-            cohorts::rows::update(self.connection(), &cohort).await?;
+            cohort.update().execute(self.connection()).await?;
             left.0.push(Arc::new(cohort));
         }
         Ok(left)

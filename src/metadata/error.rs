@@ -76,7 +76,7 @@ pub enum MetadataError {
     Away,
     /// The database failed to execute a statement.
     #[error("the metadata store failed")]
-    Database(#[from] sqlx::Error),
+    Database(#[source] sqlx::Error),
     /// A row has a value that this program never stores.
     #[error("{table} holds a row that cannot be read: {problem}")]
     Corrupt {
@@ -153,6 +153,19 @@ impl MetadataError {
             Self::NotFound(_) => Kind::NotFound,
             Self::Forbidden(_) => Kind::Forbidden,
             Self::Taken(_) | Self::Conflict(_) | Self::NotEmpty(_) => Kind::Conflict,
+        }
+    }
+}
+
+/// A row that an entity does not take keeps its own error.
+impl From<sqlx::Error> for MetadataError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Decode(source) => match source.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(source) => Self::Database(sqlx::Error::Decode(source)),
+            },
+            error => Self::Database(error),
         }
     }
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::accounts::{User, UserId};
 use crate::connection::Conn;
+use crate::entity::entity;
 use crate::error::MetadataError;
 use crate::flags::{FlagId, StoredFlag};
 use crate::members::Level;
@@ -30,25 +31,26 @@ pub const NO_EDITOR: &str = "You don't have edit permissions for this feature fl
 /// The error for a user who may not change every flag.
 const NO_EDITOR_OF_ALL: &str = "You don't have edit permissions for all feature flags.";
 
-/// The default rights of the members of an organization to flags.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct ResourceAccess {
-    /// Unique.
-    pub id: i64,
-    /// The organization, a UUID.
-    pub organization: String,
-    /// `feature flags`.
-    pub resource: String,
-    /// [`CAN_VIEW`] or [`CAN_EDIT`].
-    ///
-    /// [`CAN_VIEW`]: crate::flag_rights::CAN_VIEW
-    pub access_level: i64,
-    /// The user who set it.
-    pub created_by: Option<i64>,
-    /// Time of creation, in microseconds since 1970.
-    pub created_at: i64,
-    /// Time of the last change, in microseconds since 1970.
-    pub updated_at: i64,
+entity! {
+    /// The default rights of the members of an organization to flags.
+    pub struct ResourceAccess in "resource_access" {
+        /// Unique.
+        id: i64 [key],
+        /// The organization, a UUID.
+        organization: String [once],
+        /// `feature flags`.
+        resource: String [once],
+        /// [`CAN_VIEW`] or [`CAN_EDIT`].
+        ///
+        /// [`CAN_VIEW`]: crate::flag_rights::CAN_VIEW
+        access_level: i64,
+        /// The user who set it.
+        created_by: Option<i64> [once],
+        /// Time of creation, in microseconds since 1970.
+        created_at: i64 [once],
+        /// Time of the last change, in microseconds since 1970.
+        updated_at: i64,
+    }
 }
 
 /// The rights of all users, as far as they differ from the default.

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::{Change, Scope, Verb};
+use crate::activity::{Logged, Scope, Subject};
+use crate::entity::{Entity, entity, stored};
 use crate::flags::plain::{PlainFields, PlainPatch};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -20,7 +20,7 @@ pub(super) mod rows;
 pub mod tags;
 
 /// The id of a flag. Positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlagId(pub i64);
 
 impl fmt::Display for FlagId {
@@ -29,38 +29,69 @@ impl fmt::Display for FlagId {
     }
 }
 
-/// A feature flag as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredFlag {
-    /// The id.
-    pub id: FlagId,
-    /// The project that it belongs to.
-    pub project: ProjectId,
-    /// Its description; the API calls it `name`.
-    pub name: String,
-    /// The name that SDKs use.
-    pub key: String,
-    /// Release conditions, variants and payloads; `flag_rules` describes the shape. Always has
-    /// `groups`. Payloads are strings of JSON.
-    pub filters: Value,
-    /// Whether it is evaluated.
-    pub active: bool,
-    /// Whether it was deleted; it can be restored.
-    pub deleted: bool,
-    /// The user who created it.
-    pub created_by: Option<UserId>,
-    /// Time of creation; the client may set it.
-    pub created_at: UnixMicros,
-    /// Time of the last change.
-    pub updated_at: UnixMicros,
-    /// 1 at creation, plus 1 with every update.
-    pub version: i64,
-    /// The dashboard of its usage.
-    pub usage_dashboard: Option<i64>,
-    /// Everything else about it.
-    pub plain: PlainFields,
-    /// The user of the last change.
-    pub last_modified_by: Option<UserId>,
+stored! { FlagId as i64: |id| id.0, |raw| Some(Self(raw)); }
+
+entity! {
+    /// A feature flag as stored.
+    #[derive(Default)]
+    pub struct StoredFlag in "feature_flags" {
+        /// The id.
+        id: FlagId [key],
+        /// The project that it belongs to.
+        project: ProjectId as "project_id" [once],
+        /// The user who created it.
+        created_by: Option<UserId> [once],
+        /// Time of the last change.
+        updated_at: UnixMicros,
+        /// 1 at creation, plus 1 with every update.
+        version: i64,
+        /// Everything else about it.
+        plain: PlainFields as "body",
+        /// The user of the last change.
+        last_modified_by: Option<UserId>,
+    }
+    /// A client's data for a flag; `None` leaves a field unchanged, or a new flag with its default, and `Some(None)` empties it.
+    pub struct FlagPatch {
+        /// Its description; the API calls it `name`.
+        name: String [logged],
+        /// The name that SDKs use.
+        key: String [logged],
+        /// Release conditions, variants and payloads; `flag_rules` describes the shape. Always has
+        /// `groups`. Payloads are strings of JSON. Those of a patch are merged over the stored ones: keys that they
+        /// lack stay unchanged.
+        filters: Value [logged],
+        /// Whether it is evaluated.
+        active: bool [logged],
+        /// Whether it was deleted; it can be restored.
+        deleted: bool [logged],
+        /// Time of creation; the client may set it.
+        created_at: UnixMicros,
+        /// The dashboard of its usage; set by the server, not by clients.
+        usage_dashboard: Option<i64> [logged],
+    }
+    with {
+        /// Whether `filters` replace the stored ones instead.
+        replaces_filters: bool,
+        /// The other fields.
+        plain: PlainPatch,
+        /// The state of the flag that the client saw before the change.
+        seen: Option<Seen>,
+        /// The version that the change applies to: with any other it is a conflict.
+        only_version: Option<i64>,
+    }
+}
+
+impl Logged for StoredFlag {
+    const HAS_VERSIONS: bool = true;
+
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.id.to_string(), self.key.clone());
+        Subject { scope: Scope::FeatureFlag, item, name, project: Some(self.project) }
+    }
+
+    fn logged(&self) -> Map<String, Value> {
+        self.compared()
+    }
 }
 
 impl StoredFlag {
@@ -70,38 +101,19 @@ impl StoredFlag {
         Self {
             id: FlagId(id),
             project: ProjectId(1),
-            name: String::new(),
             key: key.to_owned(),
-            filters: json!({"groups": [{"properties": [], "rollout_percentage": null}]}),
+            filters: serde_json::json!({"groups": [{"properties": [], "rollout_percentage": null}]}),
             active: true,
-            deleted: false,
-            created_by: None,
-            created_at: UnixMicros(0),
-            updated_at: UnixMicros(0),
             version: 1,
-            usage_dashboard: None,
-            plain: PlainFields::default(),
-            last_modified_by: None,
+            ..Self::default()
         }
     }
 
     /// The fields that the activity log compares.
-    pub fn logged(&self) -> Map<String, Value> {
-        let mut fields = activity::fields(json!({
-            "name": self.name,
-            "key": self.key,
-            "filters": self.filters,
-            "active": self.active,
-            "deleted": self.deleted,
-            "usage_dashboard": self.usage_dashboard,
-        }));
+    pub fn compared(&self) -> Map<String, Value> {
+        let mut fields = self.logged_cells();
         fields.extend(self.plain.entries().map(|(name, value)| (name.to_owned(), value)));
         fields
-    }
-
-    pub(super) fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
-        let (item, name) = (self.id.to_string(), self.key.clone());
-        Change { scope: Scope::FeatureFlag, item, verb, name, fields }
     }
 
     /// Whether it has one condition without properties, for persons.
@@ -115,52 +127,6 @@ impl StoredFlag {
         let percentage = self.filters.pointer("/groups/0/rollout_percentage");
         percentage.filter(|_| self.is_simple()).unwrap_or(&Value::Null)
     }
-}
-
-/// A client's data for a new flag.
-#[derive(Clone, Debug, Default)]
-pub struct NewFlag {
-    /// The description.
-    pub name: String,
-    /// The key; required.
-    pub key: String,
-    /// `None`, or an empty object, for a flag that matches everyone.
-    pub filters: Option<Value>,
-    /// `None` for true.
-    pub active: Option<bool>,
-    /// Whether to create it deleted.
-    pub deleted: bool,
-    /// `None` for now.
-    pub created_at: Option<UnixMicros>,
-    /// The other fields; `None` for their defaults.
-    pub plain: PlainPatch,
-}
-
-/// Changes to a flag; `None` leaves a field unchanged, `Some(None)` empties it.
-#[derive(Clone, Debug, Default)]
-pub struct FlagPatch {
-    /// Another description.
-    pub name: Option<String>,
-    /// Another key.
-    pub key: Option<String>,
-    /// Filters to merge over the stored ones: keys that they lack stay unchanged.
-    pub filters: Option<Value>,
-    /// Whether `filters` replace the stored ones instead.
-    pub replaces_filters: bool,
-    /// Activates or deactivates the flag.
-    pub active: Option<bool>,
-    /// Deletes or restores the flag.
-    pub deleted: Option<bool>,
-    /// Another time of creation.
-    pub created_at: Option<UnixMicros>,
-    /// Another dashboard of its usage; set by the server, not by clients.
-    pub usage_dashboard: Option<Option<i64>>,
-    /// The other fields.
-    pub plain: PlainPatch,
-    /// The state of the flag that the client saw before the change.
-    pub seen: Option<Seen>,
-    /// The version that the change applies to: with any other it is a conflict.
-    pub only_version: Option<i64>,
 }
 
 /// The state of a flag that a client saw before its change.

@@ -1,43 +1,45 @@
 //! The group types of a project: names in the order in which they were first seen. The position is
 //! the number of the column that holds the group's key. A name is never moved or removed. Display
-//! names for people ([`Called`]) are stored separately.
+//! names for people ([`CalledPatch`]) are set by users.
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
-
 use crate::accounts::UserId;
-use crate::activity::{Change, Scope, Verb};
+use crate::activity::{Logged, Scope, Subject};
+use crate::entity::{Entity, Patch, entity};
 use crate::error::MetadataError;
-use crate::{Metadata, activity, sql};
+use crate::{Metadata, sql};
 use weir_event::id::ProjectId;
 use weir_event::schema::GROUP_TYPES_MAX;
 
-/// Display names of the groups of a type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct Called {
-    /// Singular.
-    pub name_singular: Option<String>,
-    /// Plural.
-    pub name_plural: Option<String>,
+entity! {
+    /// A group type.
+    #[derive(Default)]
+    pub struct GroupType in "group_types" {
+        /// Its project.
+        project: ProjectId as "project_id" [key],
+        /// Its position.
+        position: i64 [key],
+        /// Its name.
+        name: String [once],
+    }
+    /// New display names of the groups of a type; `None` leaves one unchanged.
+    pub struct CalledPatch {
+        /// What one group is called.
+        name_singular: Option<String> [logged],
+        /// What several are called.
+        name_plural: Option<String> [logged],
+    }
+    with {
+        /// Position of the type.
+        position: u8,
+    }
 }
 
-/// New display names of the groups of a type; `None` leaves one unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CalledPatch {
-    /// Position of the type.
-    pub position: u8,
-    /// Singular.
-    pub name_singular: Option<Option<String>>,
-    /// Plural.
-    pub name_plural: Option<Option<String>>,
-}
-
-impl Called {
-    fn fields(&self) -> Map<String, Value> {
-        activity::fields(
-            json!({"name_singular": self.name_singular, "name_plural": self.name_plural}),
-        )
+impl Logged for GroupType {
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.position.to_string(), self.name.clone());
+        Subject { scope: Scope::Group, item, name, project: Some(self.project) }
     }
 }
 
@@ -61,13 +63,8 @@ impl Metadata {
                 continue;
             }
             let position = i64::try_from(known.len()).unwrap_or(i64::MAX);
-            let insert = "INSERT INTO group_types (project_id, position, name) VALUES ($1, $2, $3)";
-            sql::query(insert)
-                .bind(project.0)
-                .bind(position)
-                .bind(name)
-                .execute(write.connection())
-                .await?;
+            let new = GroupType { project, position, name: name.clone(), ..GroupType::default() };
+            new.insert().execute(write.connection()).await?;
             next.put_group_type(project, name.clone());
         }
         write.commit(next).await
@@ -81,18 +78,11 @@ impl Metadata {
     pub async fn group_types_called(
         &self,
         project: ProjectId,
-    ) -> Result<HashMap<String, Called>, MetadataError> {
-        #[derive(sqlx_macros::FromRow)]
-        struct Row {
-            name: String,
-            #[sqlx(flatten)]
-            called: Called,
-        }
-        let select =
-            "SELECT name, name_singular, name_plural FROM group_types WHERE project_id = $1";
-        let select = sql::query_as(select).bind(project.0);
-        let rows: Vec<Row> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
-        Ok(rows.into_iter().map(|row| (row.name, row.called)).collect())
+    ) -> Result<HashMap<String, GroupType>, MetadataError> {
+        let select = sql::query_as("SELECT * FROM group_types WHERE project_id = $1");
+        let select = select.bind(project.0);
+        let types: Vec<GroupType> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
+        Ok(types.into_iter().map(|own| (own.name.clone(), own)).collect())
     }
 
     /// Changes display names of group types, in the name of the user `by`; all types or none.
@@ -108,37 +98,12 @@ impl Metadata {
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         for patch in patches {
-            let types = write.base.group_types(project);
-            let name = types.get(usize::from(patch.position)).cloned();
-            let name = name.ok_or(MetadataError::NotFound("group type"))?;
-            let select = "SELECT name_singular, name_plural FROM group_types
-                          WHERE project_id = $1 AND position = $2";
-            let position = i64::from(patch.position);
-            let stored = sql::query_as(select).bind(project.0).bind(position);
-            let before: Called = stored.fetch_one(write.connection()).await?;
-            let mut called = before.clone();
-            if let Some(singular) = &patch.name_singular {
-                called.name_singular.clone_from(singular);
-            }
-            if let Some(plural) = &patch.name_plural {
-                called.name_plural.clone_from(plural);
-            }
-            if called == before {
-                continue;
-            }
-            let update = "UPDATE group_types SET name_singular = $3, name_plural = $4
-                          WHERE project_id = $1 AND position = $2";
-            sql::query(update)
-                .bind(project.0)
-                .bind(position)
-                .bind(&called.name_singular)
-                .bind(&called.name_plural)
-                .execute(write.connection())
-                .await?;
-            let fields = activity::diff(Scope::Group, &before.fields(), &called.fields());
-            let item = patch.position.to_string();
-            let change = Change { scope: Scope::Group, item, verb: Verb::Updated, name, fields };
-            write.log(project, Some(by), change).await?;
+            let select = "SELECT * FROM group_types WHERE project_id = $1 AND position = $2";
+            let select = sql::query_as(select).bind(project.0).bind(u32::from(patch.position));
+            let stored: Option<GroupType> = select.fetch_optional(write.connection()).await?;
+            let stored = stored.ok_or(MetadataError::NotFound("group type"))?;
+            let called = patch.clone().applied(stored.clone());
+            write.change(by, &stored, &called).await?;
         }
         write.commit_unseen().await
     }

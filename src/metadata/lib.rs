@@ -4,6 +4,12 @@
 //! [`Metadata`] is the handle. Hot paths read [`Metadata::snapshot`], which never waits; everything
 //! else is `async` and reads the database. No HTTP, no JSON shapes of requests, no evaluation.
 //!
+//! # Entities
+//!
+//! The columns of a table are declared once, with the struct that a row is read to (`entity`). Statements, patches and
+//! the fields that the activity log compares follow from that; [`Write::create`], [`Write::change`] and
+//! [`Write::remove`] write an entity and log it.
+//!
 //! # One writer
 //!
 //! A write is a [`Write`]. It holds the gate, so that there is one at a time. Its snapshot is up to
@@ -46,11 +52,13 @@ mod connection;
 pub mod dashboards;
 mod db;
 pub mod definition_bulk;
+pub mod definition_edits;
 pub mod definition_quota;
 pub mod definitions;
 mod disk;
 pub mod documents;
 pub mod early_access;
+mod entity;
 pub mod erasure;
 pub mod error;
 pub mod event_usage;
@@ -66,7 +74,6 @@ pub mod members;
 pub mod passwords;
 pub mod postgres;
 pub mod properties;
-pub mod property_edits;
 mod reach;
 pub mod record_times;
 pub mod roles;
@@ -289,7 +296,7 @@ impl Write {
     /// A user who was not removed. Every write in the name of a user must call this: the user may
     /// have been removed between the check of the key and the write.
     fn user(&self, id: UserId) -> Result<&Arc<User>, MetadataError> {
-        let user = self.base.user(id).filter(|user| !user.is_removed);
+        let user = self.base.user(id).filter(|user| !user.is_removed());
         user.ok_or(MetadataError::NotFound("user"))
     }
 

@@ -1,13 +1,12 @@
 //! Organizations and their members: levels, and the rules for granting them.
 
-use std::sync::Arc;
-
 use uuid::Uuid;
 
+use crate::connection::Conn;
+use crate::entity::{entity, stored};
 use crate::error::MetadataError;
-use crate::{disk, sql};
+use crate::sql;
 use weir_base::clock::UnixMicros;
-use weir_event::id::ProjectId;
 
 mod operations;
 
@@ -20,21 +19,23 @@ const EMAIL_MAX_CHARS: usize = 254;
 /// The label of the key that a new member starts with, as the first user does.
 pub(super) const FIRST_KEY_LABEL: &str = "First key";
 
-/// The owner of projects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Organization {
-    /// Its id.
-    pub id: Uuid,
-    /// Its name.
-    pub name: String,
-    /// When it was created.
-    pub created_at: UnixMicros,
+entity! {
+    /// The owner of projects.
+    pub struct Organization in "organizations" {
+        /// Its id.
+        id: Uuid [key],
+        /// Its name.
+        name: String,
+        /// When it was created.
+        created_at: UnixMicros [once],
+    }
 }
 
 /// The level of a user in the organization. Each includes the rights of the previous ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Reads and writes the data of projects.
+    #[default]
     Member,
     /// Creates projects, rotates their tokens, manages members.
     Admin,
@@ -58,6 +59,8 @@ impl Level {
     }
 }
 
+stored! { Level as i64: |level| level.number(), |number| Self::from_number(number); }
+
 /// A client's data for a new member.
 #[derive(Clone, Debug)]
 pub struct NewMember {
@@ -69,31 +72,9 @@ pub struct NewMember {
     pub level: Level,
 }
 
-/// Changes of a user to itself; `None` leaves a field unchanged.
-#[derive(Clone, Debug, Default)]
-pub struct UserPatch {
-    /// Another first name.
-    pub first_name: Option<String>,
-    /// Another email address.
-    pub email: Option<String>,
-    /// Another project for `@current`.
-    pub current_project: Option<ProjectId>,
-}
-
-/// The columns of an organization.
-type OrganizationRow = (String, String, i64);
-
 /// Reads all organizations.
 pub(super) async fn organizations(
-    connection: &mut crate::connection::Conn,
-) -> Result<Vec<Arc<Organization>>, MetadataError> {
-    let rows: Vec<OrganizationRow> =
-        sql::query_as("SELECT id, name, created_at FROM organizations")
-            .fetch_all(connection)
-            .await?;
-    let organization = |(id, name, created_at): OrganizationRow| {
-        let id = disk::from_uuid("organizations", &id)?;
-        Ok(Arc::new(Organization { id, name, created_at: UnixMicros(created_at) }))
-    };
-    rows.into_iter().map(organization).collect()
+    connection: &mut Conn,
+) -> Result<Vec<Organization>, MetadataError> {
+    Ok(sql::query_as("SELECT * FROM organizations").fetch_all(connection).await?)
 }

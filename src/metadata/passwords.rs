@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use ring::{hmac, pbkdf2};
 
+use crate::entity::stored;
 use crate::secrets::Seed;
 
 /// The name of the function in a stored hash: PBKDF2 with HMAC-SHA-256.
@@ -77,6 +78,8 @@ impl PasswordHash {
         (name == NAME && parts.next().is_none()).then_some(Self { iterations, salt, hash })
     }
 }
+
+stored! { PasswordHash as String: |hash| hash.to_text(), |text| Self::parse(&text); }
 
 impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,15 +4,20 @@
 //! Ingest reports what it has seen through [`Metadata::upsert_definitions`], and infers types from
 //! values. Lists are read in pages, because a project may have very many of both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 
+use crate::activity::{Logged, Scope, Subject, Verb};
+use crate::annotations::NotesPatch;
 use crate::connection::Conn;
+use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
+use crate::entity::{Cell, Column, Entity, Patch, corrupt, entity, named};
 use crate::error::MetadataError;
 use crate::sql::{Bind, Builder};
-use crate::{Metadata, disk, sql};
+use crate::tags::normal_tags;
+use crate::{Metadata, sql};
 use weir_event::id::ProjectId;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
@@ -40,35 +45,20 @@ const PAIRS: Bounded = Bounded {
     max: EVENT_PROPERTIES_MAX,
 };
 
-/// Type of the values of a property.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ValueType {
-    /// Text.
-    String,
-    /// Numbers.
-    Numeric,
-    /// True or false.
-    Boolean,
-    /// Points in time, written as text or as numbers.
-    DateTime,
-    /// Durations. Never inferred from values; users set it.
-    Duration,
-}
-
-impl ValueType {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::String, Self::Numeric, Self::Boolean, Self::DateTime, Self::Duration];
-
-    /// Its name in the API and in the store.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::String => "String",
-            Self::Numeric => "Numeric",
-            Self::Boolean => "Boolean",
-            Self::DateTime => "DateTime",
-            Self::Duration => "Duration",
-        }
+named! {
+    /// Type of the values of a property.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum ValueType {
+        /// Text.
+        String = "String",
+        /// Numbers.
+        Numeric = "Numeric",
+        /// True or false.
+        Boolean = "Boolean",
+        /// Points in time, written as text or as numbers.
+        DateTime = "DateTime",
+        /// Durations. Never inferred from values; users set it.
+        Duration = "Duration",
     }
 }
 
@@ -102,7 +92,7 @@ impl PropertyKind {
     }
 
     /// The columns `kind` and `group_type_index`.
-    fn columns(self) -> (i64, i64) {
+    fn numbers(self) -> (i64, i64) {
         match self {
             Self::Event => (1, -1),
             Self::Person => (2, -1),
@@ -110,29 +100,98 @@ impl PropertyKind {
         }
     }
 
-    fn from_columns(kind: i64, index: i64) -> Result<Self, MetadataError> {
+    fn from_numbers(kind: i64, index: i64) -> Option<Self> {
         match (kind, u8::try_from(index)) {
-            (1, _) => Ok(Self::Event),
-            (2, _) => Ok(Self::Person),
-            (3, Ok(index)) => Ok(Self::Group(index)),
-            _ => Err(corrupt(format!("kind {kind} with index {index}"))),
+            (1, _) => Some(Self::Event),
+            (2, _) => Some(Self::Person),
+            (3, Ok(index)) => Some(Self::Group(index)),
+            _ => None,
         }
     }
 }
 
-/// The definition of one property.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PropertyDefinition {
-    /// UUIDv5 of project, kind and name.
-    pub id: Uuid,
-    /// The kind of object that it belongs to.
-    pub kind: PropertyKind,
-    /// Its key.
-    pub name: String,
-    /// Type of its values; `None` until a value determines it.
-    pub value_type: Option<ValueType>,
-    /// Labels: trimmed, lower case, each once.
-    pub tags: Vec<String>,
+impl Entity for PropertyKind {
+    const TABLE: &'static str = "property_definitions";
+
+    fn cells(&self) -> Vec<Cell> {
+        let (kind, index) = self.numbers();
+        let columns = [("kind", kind), ("group_type_index", index)];
+        columns.map(|(name, value)| Column::new(name).once().of(&value)).into()
+    }
+}
+
+impl<'r, R: sqlx::Row> sqlx::FromRow<'r, R> for PropertyKind
+where
+    &'static str: sqlx::ColumnIndex<R>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let (kind, index) = (row.try_get("kind")?, row.try_get("group_type_index")?);
+        Self::from_numbers(kind, index).ok_or_else(|| corrupt(Self::TABLE, "kind"))
+    }
+}
+
+entity! {
+    /// The definition of one property.
+    pub struct PropertyDefinition in "property_definitions" {
+        /// UUIDv5 of project, kind and name.
+        id: Uuid [key],
+        /// The project of the property.
+        project: ProjectId as "project_id" [once],
+        /// Its key.
+        name: String [once],
+    }
+    parts {
+        /// The kind of object that it belongs to.
+        kind: PropertyKind,
+    }
+    /// Changes to a property definition; `None` leaves a field as it is.
+    pub struct PropertyPatch {
+        /// Type of its values; `None` until a value determines it. Values do not change it any more.
+        value_type: Option<ValueType> as "property_type" [logged],
+        /// Labels: trimmed, lower case, each once. Those of a patch replace the stored ones, and need not be normalised.
+        tags: Vec<String> [logged],
+    }
+    with {
+        /// Changes to the annotations.
+        notes: NotesPatch,
+    }
+}
+
+impl Logged for PropertyDefinition {
+    const CHANGED: Verb = Verb::Changed;
+
+    fn subject(&self) -> Subject {
+        let (item, name) = (self.id.to_string(), self.name.clone());
+        Subject { scope: Scope::PropertyDefinition, item, name, project: Some(self.project) }
+    }
+}
+
+impl Definition for PropertyDefinition {
+    type Patch = PropertyPatch;
+
+    const THING: &'static str = "property";
+    const NAME: &'static str = "property definition";
+    const BY_ID: &'static str =
+        "SELECT * FROM property_definitions WHERE id = $1 AND project_id = $2";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn project(&self) -> ProjectId {
+        self.project
+    }
+
+    fn patched(self, mut patch: PropertyPatch) -> (Self, NotesPatch) {
+        patch.tags = patch.tags.map(normal_tags);
+        let notes = std::mem::take(&mut patch.notes);
+        (patch.applied(self), notes)
+    }
+
+    fn is_forgotten(&self, _: &Self) -> bool {
+        self.value_type.is_none()
+    }
 }
 
 impl PropertyDefinition {
@@ -178,21 +237,32 @@ impl Metadata {
         after: Option<&PropertyDefinition>,
         limit: u32,
     ) -> Result<Vec<PropertyDefinition>, MetadataError> {
-        let (kind, index) = after.map_or((0, -1), |after| after.kind.columns());
-        let rows: Vec<PropertyRow> = sql::query_as(
-            "SELECT id, kind, group_type_index, name, property_type, tags
-             FROM property_definitions
+        let (kind, index) = after.map_or((0, -1), |after| after.kind.numbers());
+        let select = "SELECT * FROM property_definitions
              WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
-             ORDER BY kind, group_type_index, name LIMIT $5",
-        )
-        .bind(project.0)
-        .bind(kind)
-        .bind(index)
-        .bind(after.map_or("", |after| &after.name))
-        .bind(i64::from(limit))
-        .fetch_all(&mut self.shared.db.reader().await?)
-        .await?;
-        rows.into_iter().map(read).collect()
+             ORDER BY kind, group_type_index, name LIMIT $5";
+        let select = sql::query_as(select).bind(project.0).bind(kind).bind(index);
+        let select = select.bind(after.map_or("", |after| &after.name)).bind(limit);
+        Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
+    }
+
+    /// The events among `names` on which the property `key` was seen.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn seen_together(
+        &self,
+        project: ProjectId,
+        names: &[String],
+        key: &str,
+    ) -> Result<HashSet<String>, MetadataError> {
+        let mut select = Builder::new("SELECT event FROM event_properties WHERE project_id = ");
+        select.push_bind(project.0).push(" AND property = ").push_bind(key);
+        select.push(" AND event IN ").push_list(names);
+        let seen: Vec<String> =
+            select.build_scalar().fetch_all(&mut self.shared.db.reader().await?).await?;
+        Ok(seen.into_iter().collect())
     }
 
     /// Pairs of event name and property key in an internal order, at most `limit`, those after `after`.
@@ -223,35 +293,9 @@ impl Metadata {
     }
 }
 
-pub(super) const TABLE: &str = "property_definitions";
-
-/// Id, kind, index of the group type, name, type, labels.
-pub(super) type PropertyRow = (String, i64, i64, String, Option<String>, String);
-
-/// Reads a row.
-pub(super) fn read(row: PropertyRow) -> Result<PropertyDefinition, MetadataError> {
-    let (id, kind, index, name, value_type, tags) = row;
-    Ok(PropertyDefinition {
-        id: disk::from_uuid(TABLE, &id)?,
-        kind: PropertyKind::from_columns(kind, index)?,
-        name,
-        value_type: value_type.map(value_type_of).transpose()?,
-        tags: disk::from_json(TABLE, &tags)?,
-    })
-}
-
-fn corrupt(problem: String) -> MetadataError {
-    MetadataError::Corrupt { table: TABLE, problem }
-}
-
-fn value_type_of(name: String) -> Result<ValueType, MetadataError> {
-    let known = ValueType::ALL.into_iter().find(|known| known.name() == name);
-    known.ok_or_else(|| corrupt(format!("the type {name}")))
-}
-
 /// The id of a definition.
 fn id(seen: &PropertySeen) -> Uuid {
-    let (kind, index) = seen.kind.columns();
+    let (kind, index) = seen.kind.numbers();
     let name = format!("{}:{kind}:{index}:{}", seen.project, seen.name);
     Uuid::new_v5(&PROPERTY_NAMESPACE, name.as_bytes())
 }
@@ -297,7 +341,7 @@ async fn within_quota<'s>(
 }
 
 async fn exists(connection: &mut Conn, seen: &PropertySeen) -> Result<bool, MetadataError> {
-    let (kind, index) = seen.kind.columns();
+    let (kind, index) = seen.kind.numbers();
     let select = "SELECT TRUE FROM property_definitions
          WHERE project_id = $1 AND kind = $2 AND group_type_index = $3 AND name = $4";
     let select = sql::query_scalar(select).bind(seen.project.0).bind(kind).bind(index);
@@ -326,7 +370,7 @@ pub(super) async fn upsert(
              (id, project_id, kind, group_type_index, name, property_type) ",
         );
         insert.push_values(rows.iter().map(|seen| {
-            let (kind, index) = seen.kind.columns();
+            let (kind, index) = seen.kind.numbers();
             [
                 Bind::from(id(seen).to_string()),
                 seen.project.0.into(),

@@ -4,18 +4,19 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::accounts::{User, UserId, check_text};
-use crate::activity::{Change, Scope, Verb, diff};
+use crate::activity::{Change, Logged, Scope, Subject, Verb};
 use crate::connection::Conn;
+use crate::entity::{Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
 pub use crate::roles::accesses::RoleAccess;
 use crate::secrets::Seed;
 use crate::violation::Violation;
-use crate::{Metadata, Write, activity, disk, flag_rights, sql};
+use crate::{Metadata, Write, disk, flag_rights, sql};
 use weir_base::clock::UnixMicros;
 
 mod accesses;
@@ -23,50 +24,48 @@ mod accesses;
 /// Longest name, in characters; PostHog's column width.
 const NAME_MAX_CHARS: usize = 200;
 
-/// A role.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct Role {
-    /// A UUID.
-    pub id: String,
-    /// The organization, a UUID.
-    pub organization: String,
-    /// Unique in the organization.
-    pub name: String,
-    /// [`CAN_VIEW`] or [`CAN_EDIT`].
-    pub feature_flags_access_level: i64,
-    /// The user who created it.
-    pub created_by: Option<i64>,
-    /// Time of creation, in microseconds since 1970.
-    pub created_at: i64,
-}
-
-/// A user who has a role.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct RoleMember {
-    /// A UUID.
-    pub id: String,
-    /// The role, a UUID.
-    pub role: String,
-    /// The user.
-    pub user_id: i64,
-    /// Time at which the user got it, in microseconds since 1970.
-    pub joined_at: i64,
-    /// Time of the last change, in microseconds since 1970.
-    pub updated_at: i64,
-}
-
-impl Role {
-    /// The fields that the activity log compares.
-    fn logged(&self) -> Map<String, Value> {
-        activity::fields(json!({
-            "name": self.name,
-            "feature_flags_access_level": self.feature_flags_access_level,
-        }))
+entity! {
+    /// A role.
+    #[derive(Default)]
+    pub struct Role in "roles" {
+        /// A UUID.
+        id: String [key],
+        /// The organization, a UUID.
+        organization: String [once],
+        /// The user who created it.
+        created_by: Option<i64> [once],
+        /// Time of creation, in microseconds since 1970.
+        created_at: i64 [once],
     }
+    /// Values of a role; `None` leaves a field unchanged.
+    pub struct RolePatch {
+        /// Unique in the organization.
+        name: String [logged],
+        /// [`CAN_VIEW`] or [`CAN_EDIT`].
+        feature_flags_access_level: i64 [logged],
+    }
+}
 
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+entity! {
+    /// A user who has a role.
+    pub struct RoleMember in "role_members" {
+        /// A UUID.
+        id: String [key],
+        /// The role, a UUID.
+        role: String [once],
+        /// The user.
+        user_id: i64 [once],
+        /// Time at which the user got it, in microseconds since 1970.
+        joined_at: i64 [once],
+        /// Time of the last change, in microseconds since 1970.
+        updated_at: i64,
+    }
+}
+
+impl Logged for Role {
+    fn subject(&self) -> Subject {
         let (item, name) = (self.id.clone(), self.name.clone());
-        Change { scope: Scope::Role, item, verb, name, fields }
+        Subject { scope: Scope::Role, item, name, project: None }
     }
 }
 
@@ -80,40 +79,25 @@ impl Metadata {
     pub async fn create_role(
         &self,
         by: UserId,
-        name: &str,
-        level: Option<i64>,
+        mut new: RolePatch,
         seed: &Seed,
     ) -> Result<Role, MetadataError> {
-        check(name, level.unwrap_or(CAN_EDIT))?;
+        let level = new.feature_flags_access_level;
+        check(new.name.as_deref().unwrap_or_default(), level.unwrap_or(CAN_EDIT))?;
         let mut write = self.begin().await?;
         let organization = write.user(by)?.organization;
-        let level = match level {
-            Some(level) => level,
-            None => flag_rights::default_level(write.connection(), organization).await?,
-        };
-        let role = Role {
+        if level.is_none() {
+            let level = flag_rights::default_level(write.connection(), organization).await?;
+            new.feature_flags_access_level = Some(level);
+        }
+        let role = new.applied(Role {
             id: seed.uuid("role").to_string(),
             organization: organization.to_string(),
-            name: name.to_owned(),
-            feature_flags_access_level: level,
             created_by: Some(by.0),
             created_at: self.now().0,
-        };
-        sql::query(
-            "INSERT INTO roles
-             (id, organization, name, feature_flags_access_level, created_by, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-        )
-        .bind(&role.id)
-        .bind(&role.organization)
-        .bind(&role.name)
-        .bind(level)
-        .bind(role.created_by)
-        .bind(role.created_at)
-        .execute(write.connection())
-        .await
-        .map_err(|error| taken(error.into()))?;
-        write.log_everywhere(by, role.change(Verb::Created, Vec::new())).await?;
+            ..Role::default()
+        });
+        write.create(by, &role).await.map_err(taken)?;
         write.commit_rights().await?;
         Ok(role)
     }
@@ -128,26 +112,13 @@ impl Metadata {
         &self,
         by: UserId,
         id: &str,
-        name: Option<String>,
-        level: Option<i64>,
+        patch: RolePatch,
     ) -> Result<Role, MetadataError> {
         let mut write = self.begin().await?;
         let before = write.role(by, id).await?;
-        let mut role = before.clone();
-        role.name = name.unwrap_or(role.name);
-        role.feature_flags_access_level = level.unwrap_or(role.feature_flags_access_level);
+        let role = patch.applied(before.clone());
         check(&role.name, role.feature_flags_access_level)?;
-        sql::query("UPDATE roles SET name = $1, feature_flags_access_level = $2 WHERE id = $3")
-            .bind(&role.name)
-            .bind(role.feature_flags_access_level)
-            .bind(&role.id)
-            .execute(write.connection())
-            .await
-            .map_err(|error| taken(error.into()))?;
-        let fields = diff(Scope::Role, &before.logged(), &role.logged());
-        if !fields.is_empty() {
-            write.log_everywhere(by, role.change(Verb::Updated, fields)).await?;
-        }
+        write.change(by, &before, &role).await.map_err(taken)?;
         write.commit_rights().await?;
         Ok(role)
     }
@@ -161,10 +132,9 @@ impl Metadata {
         let mut write = self.begin().await?;
         let role = write.role(by, id).await?;
         write.revoke_all(by, &role).await?;
-        for sql in ["DELETE FROM role_members WHERE role = $1", "DELETE FROM roles WHERE id = $1"] {
-            sql::query(sql).bind(&role.id).execute(write.connection()).await?;
-        }
-        write.log_everywhere(by, role.change(Verb::Deleted, Vec::new())).await?;
+        let delete = sql::query("DELETE FROM role_members WHERE role = $1").bind(&role.id);
+        delete.execute(write.connection()).await?;
+        write.remove(by, &role).await?;
         write.commit_rights().await
     }
 
@@ -226,18 +196,7 @@ impl Metadata {
             joined_at: now,
             updated_at: now,
         };
-        sql::query(
-            "INSERT INTO role_members (id, role, user_id, joined_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(&member.id)
-        .bind(&member.role)
-        .bind(member.user_id)
-        .bind(member.joined_at)
-        .bind(member.updated_at)
-        .execute(write.connection())
-        .await
-        .map_err(|error| {
+        member.insert().execute(write.connection()).await.map_err(|error| {
             let detail = "User is already part of the role.";
             disk::unless_taken(error.into(), || Violation::general(detail))
         })?;
@@ -313,7 +272,7 @@ fn membership_change(role: &Role, user: &User, is_new: bool) -> Change {
         "before": email.filter(|_| !is_new),
         "after": email.filter(|_| is_new),
     });
-    role.change(Verb::Updated, vec![field])
+    role.entry(Verb::Updated, vec![field])
 }
 
 fn check(name: &str, level: i64) -> Result<(), MetadataError> {

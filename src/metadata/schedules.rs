@@ -12,10 +12,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::accounts::UserId;
+use crate::entity::{Entity, Patch, entity, next_id, stored};
 use crate::error::MetadataError;
 use crate::flags::{FlagId, StoredFlag};
 use crate::schedules::operation::Operation;
-pub use crate::schedules::timing::{Interval, Timing};
+pub use crate::schedules::timing::{Interval, Timing, TimingPatch};
 use crate::violation::Violation;
 use crate::{Metadata, Write, flags};
 use weir_base::clock::UnixMicros;
@@ -37,7 +38,7 @@ const RETRY_PAUSE: Duration = Duration::from_mins(1);
 pub const CRON_MAX_CHARS: usize = 200;
 
 /// The id of a scheduled change. Positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduleId(pub i64);
 
 impl fmt::Display for ScheduleId {
@@ -46,37 +47,50 @@ impl fmt::Display for ScheduleId {
     }
 }
 
-/// A scheduled change as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScheduledChange {
-    /// The id.
-    pub id: ScheduleId,
-    /// The project that it belongs to.
-    pub project: ProjectId,
-    /// The flag that it changes, which may be deleted.
-    pub flag: FlagId,
-    /// `{"operation": "update_status" | "add_release_condition" | "update_variants", "value"}`.
-    pub payload: Value,
-    /// The times of the change.
-    pub timing: Timing,
-    /// The time zone of a cron expression: that of the project when the change was scheduled.
-    pub timezone: String,
-    /// Time at which it was finally applied or failed; `None` while it is pending.
-    pub executed_at: Option<UnixMicros>,
-    /// Time at which a recurring one was last applied.
-    pub last_executed_at: Option<UnixMicros>,
-    /// The error of the last failure, in words for people.
-    pub failure_reason: Option<String>,
-    /// Number of failures.
-    pub failure_count: i64,
-    /// After a failure: time of the next attempt.
-    pub not_before: Option<UnixMicros>,
-    /// The user who scheduled it, in whose name it is applied.
-    pub created_by: UserId,
-    /// Time at which it was scheduled.
-    pub created_at: UnixMicros,
-    /// Time of the last update.
-    pub updated_at: UnixMicros,
+stored! { ScheduleId as i64: |id| id.0, |raw| Some(Self(raw)); }
+
+entity! {
+    /// A scheduled change as stored.
+    #[derive(Default)]
+    pub struct ScheduledChange in "scheduled_changes" {
+        /// The id.
+        id: ScheduleId [key],
+        /// The project that it belongs to.
+        project: ProjectId as "project_id" [once],
+        /// The flag that it changes, which may be deleted.
+        flag: FlagId as "flag_id" [once],
+        /// The time zone of a cron expression: that of the project when the change was scheduled.
+        timezone: String [once],
+        /// Time at which it was finally applied or failed; `None` while it is pending.
+        executed_at: Option<UnixMicros>,
+        /// Time at which a recurring one was last applied.
+        last_executed_at: Option<UnixMicros>,
+        /// The error of the last failure, in words for people.
+        failure_reason: Option<String>,
+        /// Number of failures.
+        failure_count: i64,
+        /// After a failure: time of the next attempt.
+        not_before: Option<UnixMicros>,
+        /// The user who scheduled it, in whose name it is applied.
+        created_by: UserId [once],
+        /// Time at which it was scheduled.
+        created_at: UnixMicros [once],
+        /// Time of the last update.
+        updated_at: UnixMicros,
+    }
+    parts {
+        /// The times of the change.
+        timing: Timing,
+    }
+    /// Changes to a scheduled change; `None` leaves a field unchanged.
+    pub struct SchedulePatch {
+        /// `{"operation": "update_status" | "add_release_condition" | "update_variants", "value"}`.
+        payload: Value,
+    }
+    with {
+        /// Changes to its times.
+        timing: TimingPatch,
+    }
 }
 
 /// A client's data for a new scheduled change.
@@ -88,23 +102,6 @@ pub struct NewSchedule {
     pub payload: Value,
     /// The times of the change.
     pub timing: Timing,
-}
-
-/// Changes to a scheduled change; `None` leaves a field unchanged, `Some(None)` empties it.
-#[derive(Clone, Debug, Default)]
-pub struct SchedulePatch {
-    /// See [`ScheduledChange`].
-    pub payload: Option<Value>,
-    /// See [`Timing`].
-    pub scheduled_at: Option<UnixMicros>,
-    /// See [`Timing`].
-    pub is_recurring: Option<bool>,
-    /// See [`Timing`].
-    pub interval: Option<Option<Interval>>,
-    /// See [`Timing`].
-    pub cron: Option<Option<String>>,
-    /// See [`Timing`].
-    pub end_date: Option<Option<UnixMicros>>,
 }
 
 /// The outcome of a due change.
@@ -164,22 +161,18 @@ impl Metadata {
         }
         let now = self.now();
         let change = ScheduledChange {
-            id: rows::next_id(write.connection()).await?,
+            id: ScheduleId(next_id::<ScheduledChange>(write.connection()).await?),
             project,
             flag: new.flag,
             payload: new.payload,
             timing: new.timing,
             timezone,
-            executed_at: None,
-            last_executed_at: None,
-            failure_reason: None,
-            failure_count: 0,
-            not_before: None,
             created_by: user,
             created_at: now,
             updated_at: now,
+            ..ScheduledChange::default()
         };
-        rows::insert(write.connection(), &change).await?;
+        change.insert().execute(write.connection()).await?;
         write.commit_unseen().await?;
         Ok(change)
     }
@@ -196,31 +189,25 @@ impl Metadata {
         project: ProjectId,
         user: UserId,
         id: ScheduleId,
-        patch: SchedulePatch,
+        mut patch: SchedulePatch,
     ) -> Result<ScheduledChange, MetadataError> {
         let mut write = self.begin().await?;
-        let mut change = of_project(rows::by_id(write.connection(), id).await?, project)?;
+        let change = of_project(rows::by_id(write.connection(), id).await?, project)?;
         let has_flag = write.check_editor_of(user, project, change.flag).await?;
         if change.executed_at.is_some() && !change.timing.is_recurring {
             let detail = "Cannot modify a scheduled change that has already executed.";
             return Err(Violation::general(detail).into());
         }
-        change.payload = patch.payload.unwrap_or(change.payload);
-        let timing = &mut change.timing;
-        timing.scheduled_at = patch.scheduled_at.unwrap_or(timing.scheduled_at);
-        timing.is_recurring = patch.is_recurring.unwrap_or(timing.is_recurring);
-        timing.interval = patch.interval.unwrap_or(timing.interval);
-        if let Some(cron) = patch.cron {
-            timing.cron = cron;
-        }
-        timing.end_date = patch.end_date.unwrap_or(timing.end_date);
-        timing.check(&Operation::read(&change.payload)?, false)?;
+        let timing = std::mem::take(&mut patch.timing);
+        let mut change = patch.applied(change);
+        change.timing = timing.applied(change.timing);
+        change.timing.check(&Operation::read(&change.payload)?, false)?;
         if !has_flag {
             return Err(Violation::general("Feature flag not found").into());
         }
         change.not_before = None;
         change.updated_at = self.now();
-        rows::update(write.connection(), &change).await?;
+        change.update().execute(write.connection()).await?;
         write.commit_unseen().await?;
         Ok(change)
     }
@@ -240,7 +227,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let change = of_project(rows::by_id(write.connection(), id).await?, project)?;
         write.check_editor_of(user, project, change.flag).await?;
-        rows::delete(write.connection(), id).await?;
+        change.delete().execute(write.connection()).await?;
         write.commit_unseen().await
     }
 
@@ -325,7 +312,7 @@ impl Metadata {
         let is_past = change.timing.end_date.is_some_and(|end| end <= now);
         if is_past && change.timing.has_recurrence() {
             change.executed_at = Some(now);
-            rows::update(write.connection(), &change).await?;
+            change.update().execute(write.connection()).await?;
             write.commit_unseen().await?;
             return Ok(Outcome::Over);
         }
@@ -335,7 +322,7 @@ impl Metadata {
         let patch = Operation::read(&change.payload)?.patch(&flag);
         write.change_flag(change.created_by, &flag, patch, Some(change.trigger())).await?;
         change.done(now);
-        rows::update(write.connection(), &change).await?;
+        change.update().execute(write.connection()).await?;
         write.save(flag.project, flag.id).await?;
         Ok(Outcome::Made)
     }
@@ -350,7 +337,7 @@ impl Metadata {
             return Ok(Outcome::Over);
         };
         let outcome = change.failed(self.now(), error);
-        rows::update(write.connection(), &change).await?;
+        change.update().execute(write.connection()).await?;
         write.commit_unseen().await?;
         Ok(outcome)
     }

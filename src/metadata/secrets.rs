@@ -9,6 +9,7 @@ use rand::{CryptoRng, SeedableRng};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::entity::stored;
 use crate::error::MetadataError;
 use weir_event::key_kind::{PERSONAL_PREFIX, PROJECT_PREFIX, SECRET_PREFIX};
 
@@ -127,7 +128,7 @@ impl fmt::Debug for Seed {
 /// The SHA-256 of a key's value: it is stored and looked up instead of the value.
 ///
 /// The look-up compares hashes, so its time does not reveal how much of a guess was right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
@@ -148,6 +149,8 @@ impl KeyHash {
         Some(Self(hash))
     }
 }
+
+stored! { KeyHash as String: |hash| hash.to_hex(), |text| Self::from_hex(&text); }
 
 /// The displayed part of a key's value: `phx_...abcd`, or stars if it is too short to show a part.
 pub(super) fn mask(value: &str) -> String {

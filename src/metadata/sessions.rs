@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::accounts::{KeyId, UserId};
+use crate::entity::entity;
+use crate::secrets::KeyHash;
 use weir_base::clock::UnixMicros;
 
 mod operations;
@@ -27,21 +29,24 @@ const LINKS_MAX: i64 = 100;
 /// Longest description of a client, in characters.
 const CLIENT_MAX_CHARS: usize = 200;
 
-/// One session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    /// The id. Positive, never reused.
-    pub id: i64,
-    /// Who signed in.
-    pub user: UserId,
-    /// The key that the user signed in with, whose rights the session has; `None` after a link.
-    pub key: Option<KeyId>,
-    /// What the browser said of itself.
-    pub client: String,
-    /// When the user signed in.
-    pub created_at: UnixMicros,
-    /// Time of the last use, accurate to an hour.
-    pub used_at: UnixMicros,
+entity! {
+    /// One session.
+    pub struct Session in "sessions" {
+        /// The id. Positive, never reused.
+        id: i64 [key],
+        /// The hash of the value of its cookie.
+        hash: KeyHash as "value_sha256" [once],
+        /// Who signed in.
+        user: UserId as "user_id" [once],
+        /// The key that the user signed in with, whose rights the session has; `None` after a link.
+        key: Option<KeyId> as "key_id" [once],
+        /// What the browser said of itself.
+        client: String [once],
+        /// When the user signed in.
+        created_at: UnixMicros [once],
+        /// Time of the last use, accurate to an hour.
+        used_at: UnixMicros,
+    }
 }
 
 impl Session {

@@ -23,7 +23,7 @@ use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
 
 use crate::connection::{Conn, Link};
 
-/// A row that both databases decode to; `#[derive(sqlx_macros::FromRow)]` and tuples are.
+/// A row that both databases decode to; entities, `#[derive(sqlx_macros::FromRow)]` and tuples are.
 pub(super) trait Row:
     Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow>
 {
@@ -119,6 +119,12 @@ impl Query {
     pub(super) fn bind(mut self, value: impl Into<Bind>) -> Self {
         self.binds.push(value.into());
         self
+    }
+
+    /// Its text.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        self.text.as_str()
     }
 
     /// Runs it, and returns the number of rows that it changed.

@@ -74,7 +74,7 @@ impl Standing {
                 snapshot.project_by_token(token).is_some_and(|own| own.id == *project)
             }
             By::Session { id, user, key } => {
-                let has_user = snapshot.user(*user).is_some_and(|user| !user.is_removed);
+                let has_user = snapshot.user(*user).is_some_and(|user| !user.is_removed());
                 // While the database is away nobody can sign out either; the first look after that tells.
                 has_user
                     && key.as_ref().is_none_or(has_key)

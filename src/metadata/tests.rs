@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::accounts::ProjectPatch;
 use crate::bootstrap::FirstStart;
-use crate::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
+use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::secrets::Seed;
 use crate::tests::place::Place;
 use weir_base::error::Kind;
@@ -113,8 +113,8 @@ fn seed(number: u64) -> Seed {
     Seed::new(&mut StdRng::seed_from_u64(number))
 }
 
-fn new(key: &str) -> NewFlag {
-    NewFlag { key: key.to_owned(), ..NewFlag::default() }
+fn new(key: &str) -> FlagPatch {
+    FlagPatch { key: Some(key.to_owned()), ..FlagPatch::default() }
 }
 
 /// The code of a violation.

@@ -107,19 +107,13 @@ impl Operation for Create {
         let New(Change { fields, csv }) = self.cohort;
         let (project, snapshot) = (cx.who.project.id, cx.snapshot());
         let is_static = fields.is_static.unwrap_or_default();
-        let (patch, named) = fields.parts();
+        let (values, named) = fields.parts();
         let mut members = persons(&cx.app, project, named).await?;
         if let Some(csv) = csv {
             require_static(is_static)?;
             members.extend(upload::persons(&cx.app, project, csv).await?);
         }
-        let new = NewCohort {
-            name: patch.name.unwrap_or_default(),
-            description: patch.description.unwrap_or_default(),
-            filters: patch.filters,
-            is_static,
-            members,
-        };
+        let new = NewCohort { values, is_static, members };
         let cohort = add(&cx.app, project, cx.user(), new).await?.map_err(problem)?;
         Ok(Created(shown(&cohort, &snapshot)))
     }

@@ -173,8 +173,9 @@ impl Operation for Delete {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         caught_up(cx).await?;
         let (project, by, id) = (cx.who.project.id, cx.user(), self.id);
-        let write =
-            |metadata: Metadata| async move { metadata.delete_definition(project, id, by).await };
+        let write = |metadata: Metadata| async move {
+            metadata.delete_definition::<EventDefinition>(project, id, by).await
+        };
         cx.write("delete-event-definition", write).await?;
         Ok(Done)
     }
@@ -280,7 +281,7 @@ impl EventDefinitionWrite {
         DefinitionPatch {
             name: self.name,
             created_at: self.created_at.flatten(),
-            last_seen_at: self.last_seen_at.flatten(),
+            last_seen_at: self.last_seen_at.flatten().map(Some),
             tags: self.tags,
             post_to_slack: self.post_to_slack,
             notes: NotesPatch {

@@ -86,7 +86,7 @@ impl Operation for Create {
     const SCOPE: &'static str = "feature_flag:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (project, user, new) = (cx.who.project.id, cx.user(), self.flag.0.into_new());
+        let (project, user, new) = (cx.who.project.id, cx.user(), self.flag.0.into_patch());
         let write =
             |metadata: Metadata| async move { metadata.create_flag(project, user, new).await };
         let flag = cx.write("create-flag", write).await?;

@@ -95,7 +95,7 @@ impl Operation for Members {
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
         let (snapshot, own) = (cx.snapshot(), cx.who.organization.id);
-        let is_member = |user: &&Arc<User>| user.organization == own && !user.is_removed;
+        let is_member = |user: &&Arc<User>| user.organization == own && !user.is_removed();
         let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
         Ok(Listed::part_of(self.page, members, |user| member(user)))
     }

@@ -25,8 +25,7 @@ use weir_event::schema::GROUP_TYPES_MAX;
 use weir_insights::property_definitions::{AllNotes, DefinitionsRequest, IS_SEEN, Owner};
 use weir_metadata::Metadata;
 use weir_metadata::annotations::{Notes, NotesPatch};
-use weir_metadata::properties::{PropertyDefinition, ValueType};
-use weir_metadata::property_edits::PropertyPatch;
+use weir_metadata::properties::{PropertyDefinition, PropertyPatch, ValueType};
 use weir_metadata::snapshot::Snapshot;
 
 /// Most words of a search: each is one more step of the plan.
@@ -146,7 +145,7 @@ impl Operation for Update {
             },
         };
         let write = |metadata: Metadata| async move {
-            metadata.update_property_definition(project, id, patch, by).await
+            metadata.update_definition(project, id, patch, by).await
         };
         let (own, notes) = cx.write("update-property-definition", write).await?;
         Ok(definition(own, &notes, &cx.snapshot()))
@@ -169,7 +168,7 @@ impl Operation for Delete {
         caught_up(cx).await?;
         let (project, by, id) = (cx.who.project.id, cx.user(), self.id);
         let write = |metadata: Metadata| async move {
-            metadata.delete_property_definition(project, id, by).await
+            metadata.delete_definition::<PropertyDefinition>(project, id, by).await
         };
         cx.write("delete-property-definition", write).await?;
         Ok(Done)
@@ -288,7 +287,7 @@ pub(super) fn value_type(name: &str) -> Option<ValueType> {
 /// The definition of this id, with what users say of it, as of every event acknowledged so far.
 async fn find(cx: &Context<Principal>, id: Uuid) -> Result<(PropertyDefinition, Notes), Problem> {
     caught_up(cx).await?;
-    cx.metadata().property_definition(cx.who.project.id, id).await.map_err(problem)
+    cx.metadata().definition(cx.who.project.id, id).await.map_err(problem)
 }
 
 body! {

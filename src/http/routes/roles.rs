@@ -19,7 +19,7 @@ use weir_api::accounts as api;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::{User, UserId};
-use weir_metadata::roles::{Role, RoleMember, shown};
+use weir_metadata::roles::{Role, RoleMember, RolePatch, shown};
 use weir_metadata::snapshot::Snapshot;
 
 input! {
@@ -63,9 +63,9 @@ impl Operation for Create {
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
         let RoleCreate { name, feature_flags_access_level } = self.role;
-        let (by, level) = (cx.user(), feature_flags_access_level.map(|level| level.0));
+        let (by, patch) = (cx.user(), patch(Some(name), feature_flags_access_level));
         let write = |metadata: Metadata| async move {
-            metadata.create_role(by, &name, level, &auth::seed()).await
+            metadata.create_role(by, patch, &auth::seed()).await
         };
         let role = cx.write("create-role", write).await?;
         Ok(Created(whole(cx, &role).await?))
@@ -112,9 +112,8 @@ impl Operation for Update {
 
     async fn perform(self, cx: &Context<Member>) -> Result<Self::Out, Problem> {
         let Self { id, role: RoleWrite { name, feature_flags_access_level } } = self;
-        let (by, level) = (cx.user(), feature_flags_access_level.map(|level| level.0));
-        let write =
-            |metadata: Metadata| async move { metadata.update_role(by, &id, name, level).await };
+        let (by, patch) = (cx.user(), patch(name, feature_flags_access_level));
+        let write = |metadata: Metadata| async move { metadata.update_role(by, &id, patch).await };
         let role = cx.write("update-role", write).await?;
         whole(cx, &role).await
     }
@@ -193,7 +192,7 @@ impl Operation for AddMember {
         let is_known = |user: &&Arc<User>| {
             user.uuid.to_string() == uuid
                 && user.organization == organization.id
-                && !user.is_removed
+                && !user.is_removed()
         };
         let unknown = || refused("user_uuid", "does_not_exist", "User does not exist.");
         let user = snapshot.users().find(is_known).ok_or_else(unknown)?.id;
@@ -282,6 +281,10 @@ body! {
         /// The user.
         user_uuid: String = {"format": "uuid"},
     }
+}
+
+fn patch(name: Option<String>, level: Option<AccessLevel>) -> RolePatch {
+    RolePatch { name, feature_flags_access_level: level.map(|level| level.0) }
 }
 
 /// A role, with its flags in the projects of the key, or in all.

@@ -23,7 +23,7 @@ use weir_base::error::Kind;
 use weir_metadata::Metadata;
 use weir_metadata::flags::FlagId;
 use weir_metadata::schedules::{
-    CRON_MAX_CHARS, Interval, NewSchedule, ScheduleId, SchedulePatch, ScheduledChange, Timing,
+    CRON_MAX_CHARS, Interval, NewSchedule, ScheduleId, SchedulePatch, ScheduledChange, TimingPatch,
 };
 use weir_metadata::snapshot::Snapshot;
 
@@ -103,13 +103,7 @@ impl Operation for Create {
         let new = NewSchedule {
             flag,
             payload: patch.payload.unwrap_or_default(),
-            timing: Timing {
-                scheduled_at: patch.scheduled_at.unwrap_or_default(),
-                is_recurring: patch.is_recurring.unwrap_or_default(),
-                interval: patch.interval.flatten(),
-                cron: patch.cron.flatten(),
-                end_date: patch.end_date.flatten(),
-            },
+            timing: patch.timing.into(),
         };
         let (snapshot, project, user) = (cx.snapshot(), cx.who.project.id, cx.user());
         let write = |metadata: Metadata| async move { metadata.schedule(project, user, new).await };
@@ -246,11 +240,13 @@ impl ScheduledChangeWrite {
     fn patch(self) -> SchedulePatch {
         SchedulePatch {
             payload: self.payload.map(|own| own.0),
-            scheduled_at: self.scheduled_at,
-            is_recurring: self.is_recurring,
-            interval: self.recurrence_interval,
-            cron: self.cron_expression.map(|own| own.0),
-            end_date: self.end_date,
+            timing: TimingPatch {
+                scheduled_at: self.scheduled_at,
+                is_recurring: self.is_recurring,
+                interval: self.recurrence_interval,
+                cron: self.cron_expression.map(|own| own.0),
+                end_date: self.end_date,
+            },
         }
     }
 }

@@ -10,8 +10,7 @@ use crate::routes::user_body;
 use weir_api::accounts as api;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
-use weir_metadata::accounts::{PersonalKey, User};
-use weir_metadata::members::UserPatch;
+use weir_metadata::accounts::{PersonalKey, User, UserPatch};
 use weir_metadata::snapshot::Snapshot;
 
 input! {
@@ -54,7 +53,7 @@ impl Operation for Update {
         let patch = UserPatch {
             first_name: self.change.first_name,
             email: self.change.email,
-            current_project: self.change.set_current_team.flatten().map(ProjectId),
+            current_project: self.change.set_current_team.flatten().map(|id| Some(ProjectId(id))),
         };
         let id = cx.user();
         let write = |metadata: Metadata| async move { metadata.update_user(id, patch).await };

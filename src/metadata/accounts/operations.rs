@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::accounts::{
     CreatedKey, Grant, KeyId, LABEL_MAX_CHARS, PROJECT_NAME_MAX_CHARS, PersonalKey, Project,
     ProjectPatch, User, UserId, check_text, rows,
 };
+use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
 use crate::{Metadata, secrets, sessions};
@@ -32,18 +31,13 @@ impl Metadata {
         let mut write = self.begin().await?;
         let organization = write.user(user)?.organization;
         let project = patch.applied(Project {
-            id: ProjectId(rows::next_project(write.connection()).await?),
+            id: ProjectId(next_id::<Project>(write.connection()).await?),
             organization,
             name: name.to_owned(),
             token: seed.project_token(),
-            timezone: "UTC".to_owned(),
-            person_display_name_properties: None,
-            anonymize_ips: false,
-            week_start_day: 0,
-            test_account_filters: Value::Array(Vec::new()),
-            created_at: self.now(),
+            ..Project::initial(self.now())
         });
-        rows::insert_project(write.connection(), &project).await?;
+        project.insert().execute(write.connection()).await?;
         let project = Arc::new(project);
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
@@ -64,7 +58,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
         let project = patch.applied(stored.as_ref().clone());
-        rows::update_project(write.connection(), &project).await?;
+        project.update().execute(write.connection()).await?;
         let project = Arc::new(project);
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
@@ -85,7 +79,7 @@ impl Metadata {
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
         let token = seed.project_token();
         let project = Arc::new(Project { token, ..stored.as_ref().clone() });
-        rows::update_project(write.connection(), &project).await?;
+        project.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
         Ok(project)
     }
@@ -107,9 +101,9 @@ impl Metadata {
         check_text("label", label, LABEL_MAX_CHARS)?;
         let mut write = self.begin().await?;
         let user = Arc::clone(write.user(user)?);
-        let id = KeyId(rows::next_key(write.connection()).await?);
+        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
         let made = self.make_key(id, &user, label, grant, seed);
-        rows::insert_key(write.connection(), &made.key).await?;
+        made.key.insert().execute(write.connection()).await?;
         write.commit_with(|next| next.put_key(Arc::clone(&made.key))).await?;
         Ok(made)
     }
@@ -135,14 +129,10 @@ impl Metadata {
         PersonalKey {
             id,
             user: Arc::clone(user),
-            label: String::new(),
             hash: KeyHash::of(value),
             mask: secrets::mask(value),
-            scopes: None,
-            projects: None,
-            is_fixed: false,
             created_at: self.now(),
-            last_used_at: None,
+            ..PersonalKey::default()
         }
     }
 
@@ -162,7 +152,7 @@ impl Metadata {
         let stored = write.base.keys().find(|key| key.id == id).cloned();
         let stored = stored.ok_or(MetadataError::NotFound("key"))?;
         let key = Arc::new(PersonalKey { label: label.to_owned(), ..stored.as_ref().clone() });
-        rows::label_key(write.connection(), &key).await?;
+        key.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_key(Arc::clone(&key))).await?;
         Ok(key)
     }
@@ -206,11 +196,8 @@ impl Metadata {
             Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
             _ => return Ok(()),
         };
-        rows::touch_key(write.connection(), stored.id, now).await?;
-        write
-            .commit_with(|next| {
-                next.put_key(Arc::new(PersonalKey { last_used_at: Some(now), ..stored }))
-            })
-            .await
+        let used = PersonalKey { last_used_at: Some(now), ..stored };
+        used.update().execute(write.connection()).await?;
+        write.commit_with(|next| next.put_key(Arc::new(used))).await
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::activity::{
-    Asked, Change, Elsewhere, Entry, EntryPage, EntryText, Forgotten, NAMESPACE, Row, Start,
+    Asked, Change, Elsewhere, EntryPage, EntryText, Forgotten, Logged, NAMESPACE, Start, Verb,
     insert, next_position,
 };
 use crate::erasure::Left;
@@ -18,6 +18,64 @@ use crate::{Metadata, Write};
 use weir_event::id::ProjectId;
 
 impl Write {
+    /// Inserts an entity in the name of `by`.
+    pub(crate) async fn create<E: Logged>(
+        &mut self,
+        by: UserId,
+        new: &E,
+    ) -> Result<(), MetadataError> {
+        new.insert().execute(self.connection()).await?;
+        self.log_entry(by, new, new.entry(Verb::Created, Vec::new()), None).await
+    }
+
+    /// Overwrites the entity `before` in the name of `by`.
+    pub(crate) async fn change<E: Logged>(
+        &mut self,
+        by: UserId,
+        before: &E,
+        after: &E,
+    ) -> Result<(), MetadataError> {
+        self.change_triggered(by, before, after, None).await
+    }
+
+    /// As [`Write::change`]; `trigger` as for [`Write::log_triggered`].
+    pub(crate) async fn change_triggered<E: Logged>(
+        &mut self,
+        by: UserId,
+        before: &E,
+        after: &E,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
+        after.update().execute(self.connection()).await?;
+        match after.changed(before) {
+            Some(change) => self.log_entry(by, after, change, trigger).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes an entity permanently in the name of `by`.
+    pub(crate) async fn remove<E: Logged>(
+        &mut self,
+        by: UserId,
+        gone: &E,
+    ) -> Result<(), MetadataError> {
+        gone.delete().execute(self.connection()).await?;
+        self.log_entry(by, gone, gone.entry(Verb::Deleted, Vec::new()), None).await
+    }
+
+    async fn log_entry<E: Logged>(
+        &mut self,
+        by: UserId,
+        entity: &E,
+        change: Change,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
+        match entity.subject().project {
+            Some(project) => self.log_triggered(project, Some(by), change, trigger).await,
+            None => self.log_everywhere(by, change).await,
+        }
+    }
+
     /// Logs a change of this transaction.
     pub(crate) async fn log(
         &mut self,
@@ -137,9 +195,7 @@ impl Metadata {
         if let Start::Offset(offset) = start {
             select.push(" OFFSET ").push_bind(number(offset));
         }
-        let select = select.build_as::<Row>();
-        let rows = select.fetch_all(&mut self.shared.db.reader().await?).await?;
-        rows.into_iter().map(EntryText::try_from).collect()
+        Ok(select.build_as().fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// The entries of a project, newest first: the `limit` after the first `offset`.
@@ -161,9 +217,8 @@ impl Metadata {
         select.push(" ORDER BY position DESC LIMIT ");
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
         select.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
-        let select = select.build_as::<Row>();
-        let rows = select.fetch_all(&mut connection).await?;
-        let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
+        let texts: Vec<EntryText> = select.build_as().fetch_all(&mut connection).await?;
+        let entries = texts.into_iter().map(EntryText::whole).collect::<Result<_, _>>()?;
         Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
     }
 }

@@ -7,11 +7,12 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::{UserId, check_length, check_text};
-use crate::activity::{Scope, Verb, diff};
+use crate::activity::{Logged, Scope, Verb, diff};
 use crate::cohorts::{
     CohortId, CohortPatch, DESCRIPTION_MAX_CHARS, MEMBERS_MAX, NAME_MAX_CHARS, NewCohort,
     StoredCohort, rows,
 };
+use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
 use crate::snapshot::Snapshot;
 use crate::violation::Violation;
@@ -34,37 +35,33 @@ impl Metadata {
         user: UserId,
         new: NewCohort,
     ) -> Result<Arc<StoredCohort>, MetadataError> {
-        check_text("name", &new.name, NAME_MAX_CHARS)?;
-        check_length("description", &new.description, DESCRIPTION_MAX_CHARS)?;
+        let NewCohort { values, is_static, members } = new;
+        check_text("name", values.name.as_deref().unwrap_or_default(), NAME_MAX_CHARS)?;
+        let description = values.description.as_deref().unwrap_or_default();
+        check_length("description", description, DESCRIPTION_MAX_CHARS)?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         write.user(user)?;
-        let filters = match new.filters {
-            Some(filters) if !new.is_static => filters,
-            _ => json!({"properties": {}}),
-        };
+        let rule = values.filters.clone().filter(|_| !is_static);
+        let filters = rule.unwrap_or_else(|| json!({"properties": {}}));
         check_filters(&filters, None, project, &write.base)?;
-        let members: BTreeSet<Uuid> = new.members.into_iter().collect();
+        let members: BTreeSet<Uuid> = members.into_iter().collect();
         check_members(members.len())?;
-        let cohort = StoredCohort {
-            id: CohortId(rows::next_id(write.connection()).await?),
+        let values = CohortPatch { filters: Some(filters), deleted: None, ..values };
+        let cohort = values.applied(StoredCohort {
+            id: CohortId(next_id::<StoredCohort>(write.connection()).await?),
             project,
-            name: new.name,
-            description: new.description,
-            filters,
-            is_static: new.is_static,
-            deleted: false,
+            is_static,
             created_by: Some(user),
             created_at: self.now(),
             version: 1,
-            count: new.is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
-            last_calculation: new.is_static.then(|| self.now()),
-            errors_calculating: 0,
+            count: is_static.then(|| i64::try_from(members.len()).unwrap_or(i64::MAX)),
+            last_calculation: is_static.then(|| self.now()),
             members: members.into_iter().collect(),
-        };
-        rows::insert(write.connection(), &cohort).await?;
+            ..StoredCohort::default()
+        });
+        write.create(user, &cohort).await?;
         rows::add_members(write.connection(), cohort.id, &cohort.members).await?;
-        write.log(project, Some(user), cohort.change(Verb::Created, Vec::new())).await?;
         write.publish_cohort(cohort).await
     }
 
@@ -79,34 +76,29 @@ impl Metadata {
         project: ProjectId,
         user: UserId,
         id: CohortId,
-        patch: CohortPatch,
+        mut patch: CohortPatch,
     ) -> Result<Arc<StoredCohort>, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
         let before = before.ok_or(MetadataError::NotFound("cohort"))?;
-        let mut after = before.clone();
-        after.name = patch.name.unwrap_or(after.name);
-        after.description = patch.description.unwrap_or(after.description);
+        patch.filters.take_if(|_| before.is_static);
+        let has_rule = patch.filters.is_some();
+        let mut after = patch.applied(before.clone());
         check_text("name", &after.name, NAME_MAX_CHARS)?;
         check_length("description", &after.description, DESCRIPTION_MAX_CHARS)?;
-        let is_restored = before.deleted && patch.deleted == Some(false);
-        if let Some(filters) = patch.filters.filter(|_| !before.is_static) {
-            after.filters = filters;
+        if has_rule {
             after.count = None;
         }
-        if after.filters != before.filters || is_restored {
+        if after.filters != before.filters || (before.deleted && !after.deleted) {
             check_filters(&after.filters, Some(&after), project, &write.base)?;
             let (flags, live) = (write.base.flags(project), write.base.cohorts(project));
             flag_rules::cohorts::check_users(&after, flags, live)?;
         }
-        after.deleted = patch.deleted.unwrap_or(after.deleted);
         if after.deleted && !before.deleted {
             check_unneeded(&after, &write.base)?;
         }
         after.version = after.version.saturating_add(1);
-        rows::update(write.connection(), &after).await?;
-        let fields = diff(Scope::Cohort, &before.logged(), &after.logged());
-        write.log(project, Some(user), after.change(Verb::Updated, fields)).await?;
+        write.change(user, &before, &after).await?;
         write.publish_cohort(after).await
     }
 
@@ -141,12 +133,12 @@ impl Metadata {
         cohort.count = Some(i64::try_from(members.len()).unwrap_or(i64::MAX));
         cohort.last_calculation = Some(self.now());
         cohort.members = members.into_iter().collect();
-        rows::update(write.connection(), &cohort).await?;
+        cohort.update().execute(write.connection()).await?;
         // The number and not the members: a list may have a million.
         let count =
             |cohort: &StoredCohort| Map::from_iter([("count".to_owned(), cohort.count.into())]);
         let fields = diff(Scope::Cohort, &count(stored), &count(&cohort));
-        write.log(project, Some(user), cohort.change(Verb::Updated, fields)).await?;
+        write.log(project, Some(user), cohort.entry(Verb::Updated, fields)).await?;
         write.publish_cohort(cohort).await
     }
 
@@ -181,7 +173,7 @@ impl Metadata {
         rows::add_members(write.connection(), id, &new).await?;
         rows::remove_members(write.connection(), id, &gone).await?;
         cohort.members = members.into();
-        rows::update(write.connection(), &cohort).await?;
+        cohort.update().execute(write.connection()).await?;
         let cohort = Arc::new(cohort);
         // Answers that were kept stay valid while nobody came or went.
         let is_same = new.is_empty() && gone.is_empty();
@@ -225,7 +217,7 @@ impl Metadata {
             rows::remove_members(write.connection(), id, &cohort.members).await?;
             cohort.members = Arc::from([]);
         }
-        rows::update(write.connection(), &cohort).await?;
+        cohort.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_counted(Arc::new(cohort))).await
     }
 

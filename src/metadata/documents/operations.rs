@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
-use crate::activity::{Verb, diff};
+use crate::activity::{Logged, Verb};
 use crate::documents::{
     Document, DocumentKey, DocumentText, FIELDS_MAX_BYTES, Kind, TAGS_MAX, VIEWS_MAX, rows,
 };
+use crate::entity::Stored;
 use crate::error::MetadataError;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
@@ -273,15 +274,15 @@ impl Write {
             kind,
             id: rows::next_id(self.connection(), kind).await?,
             project,
-            deleted: false,
             created_by: Some(user),
             created_at: now,
             updated_by: Some(user),
             updated_at: now,
             fields,
+            ..Document::default()
         };
         rows::put(self.connection(), &document).await?;
-        self.log(project, Some(user), document.change(Verb::Created, Vec::new())).await?;
+        self.log(project, Some(user), document.entry(Verb::Created, Vec::new())).await?;
         Ok(document)
     }
 
@@ -294,10 +295,7 @@ impl Write {
     ) -> Result<(), MetadataError> {
         normalise(&mut after.fields)?;
         let (project, kind) = (after.project, after.kind);
-        let changes = diff(kind.scope(), &before.logged(), &after.logged());
-        if changes.is_empty() {
-            return Ok(());
-        }
+        let Some(change) = after.changed(before) else { return Ok(()) };
         if before.deleted && !after.deleted {
             self.check_room(project, kind).await?;
         }
@@ -307,7 +305,7 @@ impl Write {
         if after.deleted {
             rows::purge(self.connection(), project, kind).await?;
         }
-        self.log(project, Some(user), after.change(Verb::Updated, changes)).await
+        self.log(project, Some(user), change).await
     }
 
     /// Checks that the project may have one more document of the kind.
@@ -344,7 +342,7 @@ fn normalise(fields: &mut Map<String, Value>) -> Result<(), Violation> {
         }
         *tags = texts.into_iter().map(Value::from).collect();
     }
-    let bytes = rows::Fields(fields).to_string().len();
+    let bytes = Stored::store(fields).len();
     if bytes > FIELDS_MAX_BYTES {
         let detail =
             format!("All fields together have {bytes} bytes, more than {FIELDS_MAX_BYTES}.");

@@ -1,17 +1,12 @@
 //! Documents as rows. SQL only.
 
-use serde_json::Map;
-
-use crate::accounts::UserId;
 use crate::connection::Conn;
 use crate::documents::{Document, DocumentKey, DocumentText, Kind};
+use crate::entity::Entity;
 use crate::error::MetadataError;
+use crate::sql;
 use crate::sql::Builder;
-use crate::{disk, sql};
-use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-
-const TABLE: &str = "documents";
 
 /// Most values of one statement; SQLite takes 32,766, PostgreSQL 65,535.
 const BINDS_MAX: usize = 10_000;
@@ -36,34 +31,8 @@ pub(super) async fn count(
 
 /// Writes a document, or overwrites the one with its id.
 pub(crate) async fn put(connection: &mut Conn, document: &Document) -> Result<(), MetadataError> {
-    sql::query(
-        "INSERT INTO documents
-         (kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, fields)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         ON CONFLICT (kind, id) DO UPDATE SET
-             deleted = $4, updated_by = $7, updated_at = $8, fields = $9",
-    )
-    .bind(document.kind.name())
-    .bind(document.id)
-    .bind(document.project.0)
-    .bind(document.deleted)
-    .bind(document.created_by.map(|user| user.0))
-    .bind(document.created_at.0)
-    .bind(document.updated_by.map(|user| user.0))
-    .bind(document.updated_at.0)
-    .bind(Fields(&document.fields).to_string())
-    .execute(connection)
-    .await?;
+    DocumentText::of(document).put().execute(connection).await?;
     Ok(())
-}
-
-/// The JSON text of fields.
-pub(super) struct Fields<'f>(pub(super) &'f serde_json::Map<String, serde_json::Value>);
-
-impl std::fmt::Display for Fields<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        serde_json::Value::Object(self.0.clone()).fmt(f)
-    }
 }
 
 /// Permanently removes the deleted documents of a kind that are more than may be kept, oldest first.
@@ -108,13 +77,9 @@ pub(crate) async fn by_id(
     key: DocumentKey,
 ) -> Result<Option<Document>, MetadataError> {
     let select = "SELECT * FROM documents WHERE kind = $1 AND id = $2 AND project_id = $3";
-    let row: Option<Row> = sql::query_as(select)
-        .bind(key.kind.name())
-        .bind(key.id)
-        .bind(key.project.0)
-        .fetch_optional(connection)
-        .await?;
-    row.map(Document::try_from).transpose()
+    let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+    let found: Option<DocumentText> = select.fetch_optional(connection).await?;
+    found.map(|found| found.whole()).transpose()
 }
 
 /// Reads those documents of a project that have one of these ids, deleted or not, in any order.
@@ -129,11 +94,7 @@ pub(super) async fn by_ids(
         let mut select = Builder::new("SELECT * FROM documents WHERE kind = ");
         select.push_bind(kind.name()).push(" AND project_id = ").push_bind(project.0);
         select.push(" AND id IN ").push_list(some.iter().copied());
-        let rows: Vec<Row> = select.build_as().fetch_all(connection).await?;
-        found.reserve(rows.len());
-        for row in rows {
-            found.push(DocumentText::try_from(row)?);
-        }
+        found.extend(select.build_as::<DocumentText>().fetch_all(connection).await?);
     }
     Ok(found)
 }
@@ -148,19 +109,12 @@ pub(super) async fn before(
     limit: u32,
     like: &str,
 ) -> Result<Vec<DocumentText>, MetadataError> {
-    let rows: Vec<Row> = sql::query_as(
+    let select =
         "SELECT * FROM documents WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
          AND ($4 = '%' OR fields LIKE $4)
-         ORDER BY id DESC LIMIT $5",
-    )
-    .bind(project.0)
-    .bind(kind.name())
-    .bind(before)
-    .bind(like)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(DocumentText::try_from).collect()
+         ORDER BY id DESC LIMIT $5";
+    let select = sql::query_as(select).bind(project.0).bind(kind.name());
+    Ok(select.bind(before).bind(like).bind(limit).fetch_all(connection).await?)
 }
 
 /// Reads all documents of a kind of a project that are not deleted, largest id first, without their fields.
@@ -169,15 +123,11 @@ pub(super) async fn heads(
     project: ProjectId,
     kind: Kind,
 ) -> Result<Vec<Document>, MetadataError> {
-    let rows: Vec<Row> = sql::query_as(
-        "SELECT kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, '{}' AS fields
-         FROM documents WHERE project_id = $1 AND kind = $2 AND NOT deleted ORDER BY id DESC",
-    )
-    .bind(project.0)
-    .bind(kind.name())
-    .fetch_all(connection)
-    .await?;
-    rows.into_iter().map(Document::try_from).collect()
+    let columns = Document::default().columns();
+    let mut select = Builder::of(format!("SELECT {columns} FROM documents WHERE project_id = "));
+    select.push_bind(project.0).push(" AND kind = ").push_bind(kind.name());
+    select.push(" AND NOT deleted ORDER BY id DESC");
+    Ok(select.build_as().fetch_all(connection).await?)
 }
 
 /// Reads the documents of a kind that are not deleted, of one project or of all.
@@ -189,53 +139,6 @@ pub(crate) async fn live(
     let select = "SELECT * FROM documents
          WHERE kind = $1 AND (CAST($2 AS BIGINT) IS NULL OR project_id = $2) AND NOT deleted";
     let select = sql::query_as(select).bind(kind.name()).bind(only.map(|project| project.0));
-    let rows: Vec<Row> = select.fetch_all(connection).await?;
-    rows.into_iter().map(Document::try_from).collect()
-}
-
-/// A kind as a table has it.
-pub(super) fn kind(table: &'static str, name: &str) -> Result<Kind, MetadataError> {
-    let unknown = || MetadataError::Corrupt { table, problem: "kind".to_owned() };
-    Kind::parse(name).ok_or_else(unknown)
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct Row {
-    kind: String,
-    id: i64,
-    project_id: i64,
-    deleted: bool,
-    created_by: Option<i64>,
-    created_at: i64,
-    updated_by: Option<i64>,
-    updated_at: i64,
-    fields: String,
-}
-
-impl TryFrom<Row> for DocumentText {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let head = Document {
-            kind: kind(TABLE, &row.kind)?,
-            id: row.id,
-            project: ProjectId(row.project_id),
-            deleted: row.deleted,
-            created_by: row.created_by.map(UserId),
-            created_at: UnixMicros(row.created_at),
-            updated_by: row.updated_by.map(UserId),
-            updated_at: UnixMicros(row.updated_at),
-            fields: Map::new(),
-        };
-        Ok(Self { head, text: row.fields.into() })
-    }
-}
-
-impl TryFrom<Row> for Document {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let DocumentText { head, text } = DocumentText::try_from(row)?;
-        Ok(Self { fields: disk::from_json(TABLE, &text)?, ..head })
-    }
+    let found: Vec<DocumentText> = select.fetch_all(connection).await?;
+    found.iter().map(DocumentText::whole).collect()
 }

@@ -4,42 +4,52 @@
 use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
-use crate::activity::{Verb, diff};
+use crate::activity::{Logged, Verb, diff};
 use crate::connection::Conn;
 use crate::documents::{DocumentKey, Kind, rows};
+use crate::entity::{Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
-use crate::{Metadata, disk, sql};
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
 pub mod passwords;
 
-const TABLE: &str = "shares";
-
-/// A link to a document.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Share {
-    /// The kind of the document.
-    pub kind: Kind,
-    /// Its id.
-    pub document: i64,
-    /// Its project.
-    pub project: ProjectId,
-    /// Whether the link leads there.
-    pub is_enabled: bool,
-    /// What whoever has the link knows: 43 of `0-9A-Za-z`.
-    pub token: String,
-    /// How the document is shown.
-    pub settings: Map<String, Value>,
-    /// Whether whoever follows it has to give one of its passwords.
-    pub is_password_required: bool,
-    /// When it was turned on last.
-    pub enabled_at: UnixMicros,
-    /// When there was one first.
-    pub created_at: UnixMicros,
-    /// When it was changed last.
-    pub updated_at: UnixMicros,
+entity! {
+    /// A link to a document.
+    #[derive(Default)]
+    pub struct Share in "shares" {
+        /// The kind of the document.
+        kind: Kind [key],
+        /// Its id.
+        document: i64 as "document_id" [key],
+        /// Its project.
+        project: ProjectId as "project_id" [once],
+        /// What whoever has the link knows: 43 of `0-9A-Za-z`.
+        token: String,
+        /// What a link is found by.
+        token_hash: KeyHash,
+        /// When it was turned on last.
+        enabled_at: UnixMicros,
+        /// When there was one first.
+        created_at: UnixMicros [once],
+        /// When it was changed last.
+        updated_at: UnixMicros,
+    }
+    /// What is changed of a link.
+    pub struct ShareChange {
+        /// Whether the link leads to the document.
+        is_enabled: bool as "enabled",
+        /// How the document is shown.
+        settings: Map<String, Value> [logged_as("sharing_settings")],
+        /// Whether whoever follows it has to give one of its passwords.
+        is_password_required: bool as "password_required" [logged],
+    }
+    with {
+        /// Whether it gets another token, so that the one before leads nowhere.
+        has_new_token: bool,
+    }
 }
 
 impl Share {
@@ -47,19 +57,10 @@ impl Share {
     pub fn key(&self) -> DocumentKey {
         DocumentKey { project: self.project, kind: self.kind, id: self.document }
     }
-}
 
-/// What is changed of a link.
-#[derive(Clone, Debug, Default)]
-pub struct ShareChange {
-    /// Whether it leads to the document.
-    pub is_enabled: Option<bool>,
-    /// How the document is shown.
-    pub settings: Option<Map<String, Value>>,
-    /// Whether it asks for a password.
-    pub is_password_required: Option<bool>,
-    /// Whether it gets another token, so that the one before leads nowhere.
-    pub has_new_token: bool,
+    fn with_token(self, token: String) -> Self {
+        Self { token_hash: KeyHash::of(&token), token, ..self }
+    }
 }
 
 impl Metadata {
@@ -79,12 +80,9 @@ impl Metadata {
     /// [`MetadataError::NotFound`] without one, others as [`Metadata::share`].
     pub async fn share_by_token(&self, token: &str) -> Result<Share, MetadataError> {
         let select = "SELECT * FROM shares WHERE token_hash = $1 AND enabled";
-        let hash = KeyHash::of(token).to_hex();
-        let row: Option<Row> = sql::query_as(select)
-            .bind(hash)
-            .fetch_optional(&mut self.shared.db.reader().await?)
-            .await?;
-        row.map(Share::try_from).transpose()?.ok_or(MetadataError::NotFound("share"))
+        let select = sql::query_as(select).bind(KeyHash::of(token).to_hex());
+        let found = select.fetch_optional(&mut self.shared.db.reader().await?).await?;
+        found.ok_or(MetadataError::NotFound("share"))
     }
 
     /// The ids of the documents of a kind in the project that an enabled link leads to.
@@ -123,52 +121,41 @@ impl Metadata {
         let now = self.now();
         let before = share_of(write.connection(), key).await?;
         let is_new = before.is_none();
-        let before = before.unwrap_or_else(|| Share {
+        let initial = || Share {
             kind,
             document: id,
             project,
-            is_enabled: false,
-            token: seed.share_token(),
-            settings: Map::new(),
-            is_password_required: false,
             enabled_at: now,
             created_at: now,
             updated_at: now,
-        });
-        let mut after = before.clone();
-        after.is_enabled = change.is_enabled.unwrap_or(after.is_enabled);
+            ..Share::default()
+        };
+        let before = before.unwrap_or_else(|| initial().with_token(seed.share_token()));
+        let has_new_token = change.has_new_token && !is_new;
+        let mut after = change.applied(before.clone());
         if after.is_enabled && !before.is_enabled {
             after.enabled_at = now;
         }
-        after.settings = change.settings.unwrap_or(after.settings);
-        after.is_password_required =
-            change.is_password_required.unwrap_or(after.is_password_required);
-        if change.has_new_token && !is_new {
-            after.token = seed.share_token();
+        if has_new_token {
+            after = after.with_token(seed.share_token());
         }
         if after == before && !is_new {
             return Ok(before);
         }
         after.updated_at = now;
-        put(write.connection(), &after).await?;
+        after.put().execute(write.connection()).await?;
         // The log has no tokens.
         if after.is_enabled != before.is_enabled {
             let verb = if after.is_enabled { Verb::SharingEnabled } else { Verb::SharingDisabled };
-            write.log(project, Some(user), document.change(verb, Vec::new())).await?;
+            write.log(project, Some(user), document.entry(verb, Vec::new())).await?;
         }
         if after.token != before.token {
-            let change = document.change(Verb::SharingTokenRefreshed, Vec::new());
+            let change = document.entry(Verb::SharingTokenRefreshed, Vec::new());
             write.log(project, Some(user), change).await?;
         }
-        let settings = |share: &Share| {
-            Map::from_iter([
-                ("sharing_settings".to_owned(), Value::from(share.settings.clone())),
-                ("password_required".to_owned(), Value::from(share.is_password_required)),
-            ])
-        };
-        let changes = diff(kind.scope(), &settings(&before), &settings(&after));
+        let changes = diff(kind.scope(), &before.logged_cells(), &after.logged_cells());
         if !changes.is_empty() {
-            write.log(project, Some(user), document.change(Verb::Updated, changes)).await?;
+            write.log(project, Some(user), document.entry(Verb::Updated, changes)).await?;
         }
         write.commit_unseen().await?;
         Ok(after)
@@ -177,70 +164,6 @@ impl Metadata {
 
 async fn share_of(connection: &mut Conn, key: DocumentKey) -> Result<Option<Share>, MetadataError> {
     let select = "SELECT * FROM shares WHERE kind = $1 AND document_id = $2 AND project_id = $3";
-    let row: Option<Row> = sql::query_as(select)
-        .bind(key.kind.name())
-        .bind(key.id)
-        .bind(key.project.0)
-        .fetch_optional(connection)
-        .await?;
-    row.map(Share::try_from).transpose()
-}
-
-async fn put(connection: &mut Conn, share: &Share) -> Result<(), MetadataError> {
-    sql::query(
-        "INSERT INTO shares
-         (kind, document_id, project_id, enabled, token, token_hash, settings, created_at, updated_at,
-          password_required, enabled_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-         ON CONFLICT (kind, document_id) DO UPDATE SET
-             enabled = $4, token = $5, token_hash = $6, settings = $7, updated_at = $9,
-             password_required = $10, enabled_at = $11",
-    )
-    .bind(share.kind.name())
-    .bind(share.document)
-    .bind(share.project.0)
-    .bind(share.is_enabled)
-    .bind(&share.token)
-    .bind(KeyHash::of(&share.token).to_hex())
-    .bind(rows::Fields(&share.settings).to_string())
-    .bind(share.created_at.0)
-    .bind(share.updated_at.0)
-    .bind(share.is_password_required)
-    .bind(share.enabled_at.0)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct Row {
-    kind: String,
-    document_id: i64,
-    project_id: i64,
-    enabled: bool,
-    token: String,
-    settings: String,
-    created_at: i64,
-    updated_at: i64,
-    password_required: bool,
-    enabled_at: i64,
-}
-
-impl TryFrom<Row> for Share {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        Ok(Self {
-            kind: rows::kind(TABLE, &row.kind)?,
-            document: row.document_id,
-            project: ProjectId(row.project_id),
-            is_enabled: row.enabled,
-            token: row.token,
-            settings: disk::from_json(TABLE, &row.settings)?,
-            is_password_required: row.password_required,
-            enabled_at: UnixMicros(row.enabled_at),
-            created_at: UnixMicros(row.created_at),
-            updated_at: UnixMicros(row.updated_at),
-        })
-    }
+    let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+    Ok(select.fetch_optional(connection).await?)
 }

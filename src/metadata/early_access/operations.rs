@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::accounts::check_text;
-use crate::activity::{Scope, Verb, diff};
 use crate::early_access::{
     EarlyAccessFeature, Enrollment, FeatureEditor, FeaturePatch, NAME_MAX_CHARS, NO_EDITOR,
-    NO_FLAG_SCOPE, Stage, check_url, enrollment, payload_of, rows, slug,
+    NO_FLAG_SCOPE, Stage, check_url, enrollment, payload_of, slug,
 };
+use crate::entity::Patch;
 use crate::error::MetadataError;
-use crate::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
+use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::secrets::Seed;
 use crate::violation::Violation;
 use crate::{Metadata, Write, flags};
@@ -32,17 +32,16 @@ impl Metadata {
         project: ProjectId,
         by: FeatureEditor,
         flag: Option<FlagId>,
-        new: FeaturePatch,
+        mut new: FeaturePatch,
         seed: &Seed,
     ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
-        let name = new.name.unwrap_or_default();
-        let documentation_url = new.documentation_url.unwrap_or_default();
+        let name = new.name.clone().unwrap_or_default();
         check_text("name", &name, NAME_MAX_CHARS)?;
-        check_url(&documentation_url)?;
+        check_url(new.documentation_url.as_deref().unwrap_or_default())?;
         let mut write = self.begin().await?;
         write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         write.user(by.user)?;
-        let stage = new.stage.unwrap_or(Stage::Draft);
+        let stage = new.stage.unwrap_or_default();
         let flag = match flag {
             Some(id) => {
                 let flag = write.free_flag(project, id)?;
@@ -53,20 +52,16 @@ impl Metadata {
             }
             None => write.add_flag_of(project, by, &name, stage).await?,
         };
-        let feature = EarlyAccessFeature {
+        new.payload = Some(payload_of(new.payload));
+        let feature = new.applied(EarlyAccessFeature {
             id: seed.uuid("early access feature"),
             project,
             flag,
-            name,
-            description: new.description.unwrap_or_default(),
-            stage,
-            documentation_url,
-            payload: payload_of(new.payload),
             created_by: Some(by.user),
             created_at: self.now(),
-        };
-        rows::insert(write.connection(), &feature).await?;
-        write.log(project, Some(by.user), feature.change(Verb::Created, Vec::new())).await?;
+            ..EarlyAccessFeature::default()
+        });
+        write.create(by.user, &feature).await?;
         write.save_feature(feature).await
     }
 
@@ -81,31 +76,23 @@ impl Metadata {
         project: ProjectId,
         by: FeatureEditor,
         id: Uuid,
-        patch: FeaturePatch,
+        mut patch: FeaturePatch,
     ) -> Result<Arc<EarlyAccessFeature>, MetadataError> {
         let mut write = self.begin().await?;
         let before = write.feature(project, id)?;
-        let mut feature = EarlyAccessFeature::clone(&before);
-        feature.name = patch.name.unwrap_or(feature.name);
-        feature.description = patch.description.unwrap_or(feature.description);
-        feature.stage = patch.stage.unwrap_or(feature.stage);
-        feature.documentation_url = patch.documentation_url.unwrap_or(feature.documentation_url);
-        feature.payload = patch.payload.map_or(feature.payload, |given| payload_of(Some(given)));
+        let (stage, rollout_to_all) = (patch.stage, patch.rollout_to_all);
+        patch.payload = patch.payload.map(|given| payload_of(Some(given)));
+        let feature = patch.applied(EarlyAccessFeature::clone(&before));
         check_text("name", &feature.name, NAME_MAX_CHARS)?;
         check_url(&feature.documentation_url)?;
-        if let Some(stage) = patch.stage
-            && let Some(enrollment) = enrollment(before.stage, stage, patch.rollout_to_all)
+        if let Some(stage) = stage
+            && let Some(enrollment) = enrollment(before.stage, stage, rollout_to_all)
         {
             let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
             let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
             write.change_enrollment(by, &flag, enrollment).await?;
         }
-        rows::update(write.connection(), &feature).await?;
-        let fields = diff(Scope::EarlyAccessFeature, &before.logged(), &feature.logged());
-        if !fields.is_empty() {
-            let change = feature.change(Verb::Updated, fields);
-            write.log(project, Some(by.user), change).await?;
-        }
+        write.change(by.user, &*before, &feature).await?;
         write.save_feature(feature).await
     }
 
@@ -126,8 +113,7 @@ impl Metadata {
         let flag = flags::rows::by_id(write.connection(), project, feature.flag).await?;
         let flag = flag.ok_or(MetadataError::NotFound("flag"))?;
         write.change_enrollment(by, &flag, Enrollment::Closed).await?;
-        rows::delete(write.connection(), id).await?;
-        write.log(project, Some(by.user), feature.change(Verb::Deleted, Vec::new())).await?;
+        write.remove(by.user, &*feature).await?;
         let flag = write.read_flag(project, feature.flag).await?;
         write
             .commit_with(|next| {
@@ -191,11 +177,11 @@ impl Write {
         if stage.is_active() {
             filters = Enrollment::Open.of(&filters);
         }
-        let new = NewFlag {
-            key: slug(name),
-            name: format!("Feature Flag for Early Access Feature {name}"),
+        let new = FlagPatch {
+            key: Some(slug(name)),
+            name: Some(format!("Feature Flag for Early Access Feature {name}")),
             filters: Some(filters),
-            ..NewFlag::default()
+            ..FlagPatch::default()
         };
         self.add_flag(project, by.user, new).await
     }

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::accounts::{User, UserId};
 use crate::activity::{Change, Scope, Verb, diff};
+use crate::entity::{Entity, next_id};
 use crate::error::MetadataError;
 use crate::flag_rights::{
     FEATURE_FLAGS, FlagRights, NO_EDITOR, NO_EDITOR_OF_ALL, ResourceAccess, set_level,
@@ -63,8 +64,7 @@ impl Metadata {
         check_level("access_level", access_level)?;
         let mut write = self.begin().await?;
         let organization = write.user(by)?.organization;
-        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM resource_access";
-        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now().0);
+        let (id, now) = (next_id::<ResourceAccess>(write.connection()).await?, self.now().0);
         let access = ResourceAccess {
             id,
             organization: organization.to_string(),
@@ -74,12 +74,7 @@ impl Metadata {
             created_at: now,
             updated_at: now,
         };
-        let insert = "INSERT INTO resource_access
-             (id, organization, resource, access_level, created_by, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let insert = sql::query(insert).bind(id).bind(&access.organization).bind(resource);
-        let insert = insert.bind(access_level).bind(access.created_by).bind(now).bind(now);
-        let inserted = insert.execute(write.connection()).await;
+        let inserted = access.insert().execute(write.connection()).await;
         inserted.map_err(|error| {
             let detail = "This resource access already exists.";
             disk::unless_taken(error.into(), || Violation::unique("resource", detail))

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb, diff};
+use crate::entity::Entity;
 use crate::error::MetadataError;
 use crate::flag_settings::FlagSettings;
 use crate::secrets::{KeyHash, Seed};
-use crate::{Metadata, Write, secrets, sql};
+use crate::{Metadata, Write, secrets};
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 
@@ -70,28 +71,14 @@ impl Write {
         let base = Arc::clone(&self.base);
         let owner = base.project(project).ok_or(MetadataError::NotFound("project"))?;
         let stored = base.flag_settings(project).map(|settings| settings.as_ref().clone());
-        let before = stored.unwrap_or_else(|| FlagSettings::default_of(project));
+        let before = stored.unwrap_or_else(|| FlagSettings { project, ..FlagSettings::default() });
         let mut settings = before.clone();
         change(&mut settings);
         if settings == before {
             return Ok(());
         }
-        sql::query(
-            "INSERT INTO flag_settings
-             (project_id, property_matching_version, secret_key_sha256, secret_key_mask,
-              minimal_flag_called_events)
-             VALUES ($1, $2, $3, $4, $5)
-             ON CONFLICT (project_id) DO UPDATE SET property_matching_version = $2,
-             secret_key_sha256 = $3, secret_key_mask = $4, minimal_flag_called_events = $5",
-        )
-        .bind(project.0)
-        .bind(settings.matching_version())
-        .bind(settings.secret.map(KeyHash::to_hex))
-        .bind(settings.secret_mask.as_deref())
-        .bind(settings.minimal_called_events)
-        .execute(self.connection())
-        .await?;
-        let fields = diff(Scope::Project, &before.logged(), &settings.logged());
+        settings.put().execute(self.connection()).await?;
+        let fields = diff(Scope::Project, &before.logged_cells(), &settings.logged_cells());
         let (item, name) = (project.to_string(), owner.name.clone());
         let change = Change { scope: Scope::Project, item, verb: Verb::Updated, name, fields };
         self.log(project, Some(user), change).await?;

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::entity::Patch;
 use crate::error::MetadataError;
 use crate::flag_rules;
 use crate::flags::plain::PlainFields;
@@ -31,24 +32,16 @@ pub(super) fn settle(
     }
     let seen = patch.seen.take().filter(|seen| seen.version != stored.version);
     let Some(original) = seen.and_then(|seen| seen.fields) else { return Ok(()) };
-    let mut current = stored.logged();
+    let mut current = stored.compared();
     current.insert("created_at".to_owned(), stored.created_at.0.into());
     let mut meeting = Meeting { original, current, is_conflict: false };
-    meeting.field("name", &mut patch.name);
-    meeting.field("key", &mut patch.key);
-    let filters = patch.filters.clone();
-    let filters = filters.map(|filters| flag_rules::updated(&stored.filters, filters));
-    if !meeting.is_changed("filters", filters) {
-        patch.filters = None;
-    }
-    meeting.field("active", &mut patch.active);
-    meeting.field("deleted", &mut patch.deleted);
-    if !meeting.is_changed("created_at", patch.created_at.map(|time| time.0.into())) {
-        patch.created_at = None;
-    }
+    patch.retain(|name, wanted| match name {
+        "filters" => meeting.is_changed(name, flag_rules::updated(&stored.filters, wanted)),
+        _ => meeting.is_changed(name, wanted),
+    });
     patch.plain.retain(|name, wanted| {
         // Dashboards are only ever added, which overwrites nothing.
-        name == "analytics_dashboards" || meeting.is_changed(name, Some(wanted))
+        name == "analytics_dashboards" || meeting.is_changed(name, wanted)
     });
     if !meeting.is_conflict {
         return Ok(());
@@ -69,18 +62,9 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// Removes a field from a patch if it is as the client saw it.
-    fn field<T: Clone + Into<Value>>(&mut self, name: &str, field: &mut Option<T>) {
-        if !self.is_changed(name, field.clone().map(Into::into)) {
-            *field = None;
-        }
-    }
-
     /// Whether the client changes the field, as far as it sent what it saw; records a conflict.
-    fn is_changed(&mut self, name: &str, wanted: Option<Value>) -> bool {
-        let (Some(wanted), Some(original)) = (wanted, self.original.get(name)) else {
-            return true;
-        };
+    fn is_changed(&mut self, name: &str, wanted: Value) -> bool {
+        let Some(original) = self.original.get(name) else { return true };
         let current = self.current.get(name).cloned().unwrap_or_default();
         let [wanted, original, current] =
             [wanted, original.clone(), current].map(|value| comparable(name, value));

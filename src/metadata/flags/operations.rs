@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::accounts::UserId;
-use crate::activity::{Scope, Verb, diff};
+use crate::entity::Patch;
 use crate::error::MetadataError;
 use crate::flag_rules::dependencies::Graph;
 use crate::flags::plain::PlainFields;
-use crate::flags::{FlagId, FlagPatch, FlagUpdate, NewFlag, StoredFlag, locking, rows};
+use crate::flags::{FlagId, FlagPatch, FlagUpdate, StoredFlag, locking, rows};
 use crate::snapshot::Snapshot;
 use crate::violation::Violation;
 use crate::{Metadata, Write, dashboards, disk, flag_rules};
@@ -34,10 +34,11 @@ impl Metadata {
         &self,
         project: ProjectId,
         user: UserId,
-        new: NewFlag,
+        new: FlagPatch,
     ) -> Result<Arc<StoredFlag>, MetadataError> {
         let mut write = self.begin().await?;
-        let id = write.add_flag(project, user, new).await?;
+        // On the heap: a patch and a flag are large, and whoever awaits this would be larger by both.
+        let id = Box::pin(write.add_flag(project, user, new)).await?;
         write.save(project, id).await
     }
 
@@ -58,7 +59,9 @@ impl Metadata {
     ) -> Result<FlagUpdate, MetadataError> {
         let mut write = self.begin().await?;
         let before = rows::by_id(write.connection(), project, id).await?;
-        write.update_flag(user, before.ok_or(MetadataError::NotFound("flag"))?, patch).await
+        let before = before.ok_or(MetadataError::NotFound("flag"))?;
+        // On the heap, as the making of one.
+        Box::pin(write.update_flag(user, before, patch)).await
     }
 
     /// A flag of a project, deleted or not.
@@ -86,45 +89,42 @@ impl Write {
         &mut self,
         project: ProjectId,
         user: UserId,
-        new: NewFlag,
+        mut new: FlagPatch,
     ) -> Result<FlagId, MetadataError> {
         self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
         self.user(user)?;
         let base = Arc::clone(&self.base);
         let live = base.flags(project);
-        check_key(&new.key, None, live)?;
-        let filters = flag_rules::initial(new.filters)?;
+        let key = new.key.clone().unwrap_or_default();
+        check_key(&key, None, live)?;
+        let filters = flag_rules::initial(new.filters.take())?;
         let cohorts = base.cohorts(project);
-        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
+        check_filters(&filters, &Graph { flag: None, key: &key, live, cohorts })?;
         check_patterns(&filters, project, None, &base)?;
-        let plain = PlainFields::default().patched(new.plain, new.active);
+        let plain = PlainFields::default().patched(std::mem::take(&mut new.plain), new.active);
         locking::check_bucketing(&plain)?;
-        let active = new.active.unwrap_or(true);
-        if plain.archived && active {
+        if plain.archived && new.active != Some(false) {
             return Err(locking::archived_and_active(Some(true)).into());
         }
         let now = self.shared.clock.now();
-        let dashboard = dashboards::add(self.connection(), project, user, &new.key, now).await?;
-        let flag = StoredFlag {
+        let dashboard = dashboards::add(self.connection(), project, user, &key, now).await?;
+        new.usage_dashboard = Some(Some(dashboard));
+        let flag = new.applied(StoredFlag {
             // Read before the deleted flag is removed, so that its id is not reused.
             id: rows::next_id(self.connection()).await?,
             project,
-            name: new.name,
-            key: new.key,
             filters,
-            active,
-            deleted: new.deleted,
+            active: true,
             created_by: Some(user),
-            created_at: new.created_at.unwrap_or(now),
+            created_at: now,
             updated_at: now,
             version: 1,
-            usage_dashboard: Some(dashboard),
             plain,
             last_modified_by: Some(user),
-        };
+            ..StoredFlag::default()
+        });
         rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
-        rows::insert(self.connection(), &flag).await.map_err(key_race)?;
-        self.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
+        self.create(user, &flag).await.map_err(key_race)?;
         Ok(flag.id)
     }
 
@@ -160,10 +160,7 @@ impl Write {
                 dashboards::rename(self.connection(), project, dashboard, &after.key).await?;
             }
         }
-        rows::update(self.connection(), &after).await.map_err(key_race)?;
-        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        let change = after.change(Verb::Updated, fields);
-        self.log_triggered(project, Some(user), change, trigger).await
+        self.change_triggered(user, before, &after, trigger).await.map_err(key_race)
     }
 
     /// A flag as written in this transaction.
@@ -193,23 +190,25 @@ impl Write {
 /// Applies `patch` to `stored` and checks the result.
 fn patched(
     stored: &StoredFlag,
-    patch: FlagPatch,
+    mut patch: FlagPatch,
     now: UnixMicros,
     base: &Snapshot,
 ) -> Result<StoredFlag, Violation> {
-    let mut flag = stored.clone();
     let (live, cohorts) = (base.flags(stored.project), base.cohorts(stored.project));
     let graph = Graph { flag: Some(stored.id), key: &stored.key, live, cohorts };
     let is_linked = base.feature_of(stored).is_some();
     let is_restored = stored.deleted && patch.deleted == Some(false);
-    if patch.key.is_some() || is_restored {
-        flag.key = patch.key.unwrap_or(flag.key);
+    let (has_key, filters) = (patch.key.is_some(), patch.filters.take());
+    let (replaces_filters, active) = (patch.replaces_filters, patch.active);
+    let (archived, plain) = (patch.plain.archived, std::mem::take(&mut patch.plain));
+    let mut flag = patch.applied(stored.clone());
+    if has_key || is_restored {
         check_key(&flag.key, Some(stored.id), live)?;
     }
-    let is_changed = patch.filters.is_some() || is_restored;
-    match patch.filters {
+    let is_changed = filters.is_some() || is_restored;
+    match filters {
         Some(given) => {
-            flag.filters = match patch.replaces_filters {
+            flag.filters = match replaces_filters {
                 true => flag_rules::canonical(given),
                 false => flag_rules::updated(&stored.filters, given),
             };
@@ -221,25 +220,19 @@ fn patched(
     if is_changed {
         check_patterns(&flag.filters, stored.project, Some(stored.id), base)?;
     }
-    flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
         graph.check_deletable()?;
         if is_linked {
             return Err(Violation::general(USED_BY_FEATURE));
         }
     }
-    flag.active = patch.active.unwrap_or(stored.active);
     if stored.active && !flag.active {
         graph.check_disableable()?;
     }
     if flag.active && !stored.active {
         graph.check_enableable(&flag.filters)?;
     }
-    flag.name = patch.name.unwrap_or(flag.name);
-    flag.created_at = patch.created_at.unwrap_or(flag.created_at);
-    flag.usage_dashboard = patch.usage_dashboard.unwrap_or(flag.usage_dashboard);
-    let archived = patch.plain.archived;
-    flag.plain = stored.plain.patched(patch.plain, patch.active);
+    flag.plain = stored.plain.patched(plain, active);
     // A flag that has been both since before this rule may still be edited.
     if flag.plain.archived && flag.active && !(stored.plain.archived && stored.active) {
         return Err(locking::archived_and_active(archived));

@@ -8,7 +8,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::entity::stored;
 use crate::tags::normal_tags;
+use weir_event::json;
 use weir_event::json::FromJson;
 
 /// Declares the fields, and what walks them.
@@ -95,6 +97,8 @@ plain_fields! {
     is_remote_configuration: bool,
 }
 
+stored! { PlainFields as String: |fields| fields.to_json(), |text| json::restore(text.as_bytes()).ok(); }
+
 impl PlainFields {
     /// The fields after `patch`, which also sets the flag to `active` if that is given.
     pub(super) fn patched(&self, mut patch: PlainPatch, active: Option<bool>) -> Self {
@@ -113,7 +117,7 @@ impl PlainFields {
     }
 
     /// The JSON text of `body`. Without defaults, which would be most of it.
-    pub(super) fn to_json(&self) -> String {
+    fn to_json(&self) -> String {
         let defaults = Self::default();
         let both = self.entries().zip(defaults.entries());
         let stored = both.filter(|(field, default)| field != default);

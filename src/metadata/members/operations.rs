@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::accounts::{CreatedKey, Grant, KeyId, PersonalKey, User, UserId, check_text, rows};
+use crate::accounts::{
+    CreatedKey, Grant, KeyId, PersonalKey, User, UserId, UserPatch, check_text, rows,
+};
+use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
 use crate::flag_rights::FlagRights;
 use crate::members::{
     EMAIL_MAX_CHARS, FIRST_KEY_LABEL, FIRST_NAME_MAX_CHARS, Level, NewMember,
-    ORGANIZATION_NAME_MAX_CHARS, Organization, UserPatch,
+    ORGANIZATION_NAME_MAX_CHARS, Organization,
 };
 use crate::secrets::Seed;
 use crate::violation::Violation;
@@ -31,7 +34,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let stored = write.base.organization(id).ok_or(MetadataError::NotFound("organization"))?;
         let renamed = Arc::new(Organization { name: name.to_owned(), ..stored.as_ref().clone() });
-        rows::update_organization(write.connection(), &renamed).await?;
+        renamed.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_organization(Arc::clone(&renamed))).await?;
         Ok(renamed)
     }
@@ -58,42 +61,42 @@ impl Metadata {
             return Err(too_high().into());
         }
         let is_back = |user: &&Arc<User>| {
-            user.is_removed && user.email == new.email && user.organization == by.organization
+            user.is_removed() && user.email == new.email && user.organization == by.organization
         };
         let removed = write.base.users().find(is_back).cloned();
         check_email_is_free(&write, removed.as_ref().map(|user| user.id), &new.email)?;
         let user = match removed {
             Some(removed) => {
                 let (first_name, level) = (new.first_name, new.level);
-                User { first_name, level, is_removed: false, ..removed.as_ref().clone() }
+                User { first_name, level, removed_at: None, ..removed.as_ref().clone() }
             }
             None => User {
-                id: UserId(rows::next_user(write.connection()).await?),
+                id: UserId(next_id::<User>(write.connection()).await?),
                 organization: by.organization,
                 uuid: seed.uuid("user"),
                 distinct_id: seed.distinct_id(),
                 first_name: new.first_name,
                 email: new.email,
-                is_email_verified: false,
                 current_project: by.current_project,
                 level: new.level,
                 created_at: self.now(),
-                is_removed: false,
+                ..User::default()
             },
         };
         let user = Arc::new(user);
-        let now = self.now();
         match write.base.user(user.id) {
             Some(_) => {
-                rows::update_user(write.connection(), &user, now).await?;
+                user.update().execute(write.connection()).await?;
                 // Sign-ins of before its removal, which an older version did not end.
                 sessions::end_all(&mut write, user.id).await?;
             }
-            None => rows::insert_user(write.connection(), &user).await?,
+            None => {
+                user.insert().execute(write.connection()).await?;
+            }
         }
-        let id = KeyId(rows::next_key(write.connection()).await?);
+        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
         let made = self.make_key(id, &user, FIRST_KEY_LABEL, grant, seed);
-        rows::insert_key(write.connection(), &made.key).await?;
+        made.key.insert().execute(write.connection()).await?;
         let mut next = write.base.as_ref().clone();
         next.put_user(Arc::clone(&user));
         next.put_key(Arc::clone(&made.key));
@@ -121,18 +124,15 @@ impl Metadata {
         if let Some(email) = &patch.email {
             check_email_is_free(&write, Some(id), email)?;
         }
-        if let Some(project) = patch.current_project {
+        if let Some(Some(project)) = patch.current_project {
             let own = write.base.project(project);
             if own.is_none_or(|own| own.organization != stored.organization) {
                 return Err(Violation::missing("set_current_team", project).into());
             }
         }
-        let mut user = stored.as_ref().clone();
+        let mut user = patch.applied(stored.as_ref().clone());
         // A new address is not verified.
-        user.is_email_verified &= patch.email.as_ref().is_none_or(|email| *email == user.email);
-        user.first_name = patch.first_name.unwrap_or(user.first_name);
-        user.email = patch.email.unwrap_or(user.email);
-        user.current_project = patch.current_project.or(user.current_project);
+        user.is_email_verified &= user.email == stored.email;
         self.put_user(write, user).await
     }
 
@@ -180,8 +180,8 @@ impl Metadata {
         for key in &keys {
             rows::revoke_key(write.connection(), key.id, now).await?;
         }
-        let user = User { is_removed: true, ..stored.as_ref().clone() };
-        rows::update_user(write.connection(), &user, now).await?;
+        let user = User { removed_at: Some(now), ..stored.as_ref().clone() };
+        user.update().execute(write.connection()).await?;
         sessions::end_all(&mut write, id).await?;
         write.take_roles(by.id, &user).await?;
         let rights = FlagRights::load(write.connection()).await?;
@@ -195,7 +195,7 @@ impl Metadata {
     /// Writes a changed user, and updates the user in its keys.
     async fn put_user(&self, mut write: Write, user: User) -> Result<Arc<User>, MetadataError> {
         let user = Arc::new(user);
-        rows::update_user(write.connection(), &user, self.now()).await?;
+        user.update().execute(write.connection()).await?;
         let mut next = write.base.as_ref().clone();
         for key in write.base.keys().filter(|key| key.user.id == user.id) {
             let key = PersonalKey { user: Arc::clone(&user), ..key.as_ref().clone() };
@@ -222,7 +222,7 @@ fn check_other_owner(write: &Write, user: &User) -> Result<(), Violation> {
         other.id != user.id
             && other.organization == user.organization
             && other.level == Level::Owner
-            && !other.is_removed
+            && !other.is_removed()
     };
     if user.level < Level::Owner || write.base.users().any(|other| is_other(&other)) {
         return Ok(());

@@ -4,26 +4,27 @@ use serde_json::json;
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb};
-use crate::connection::Conn;
+use crate::entity::{Entity, entity, next_id};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::roles::Role;
-use crate::{Metadata, Write, disk, sql};
+use crate::{Metadata, Write, sql};
 use weir_event::id::ProjectId;
 
-/// The right of a role to change a flag.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct RoleAccess {
-    /// Unique.
-    pub id: i64,
-    /// The flag.
-    pub flag_id: i64,
-    /// The role, a UUID.
-    pub role: String,
-    /// Time of creation, in microseconds since 1970.
-    pub added_at: i64,
-    /// Time of the last change, in microseconds since 1970.
-    pub updated_at: i64,
+entity! {
+    /// The right of a role to change a flag.
+    pub struct RoleAccess in "flag_role_access" {
+        /// Unique.
+        id: i64 [key],
+        /// The flag.
+        flag_id: i64 [once],
+        /// The role, a UUID.
+        role: String [once],
+        /// Time of creation, in microseconds since 1970.
+        added_at: i64 [once],
+        /// Time of the last change, in microseconds since 1970.
+        updated_at: i64,
+    }
 }
 
 /// A flag that a role may change.
@@ -84,8 +85,7 @@ impl Metadata {
         if let Some(known) = known.fetch_optional(write.connection()).await? {
             return Ok(known);
         }
-        let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM flag_role_access";
-        let (id, now) = (disk::next_id(write.connection(), next).await?, self.now());
+        let (id, now) = (next_id::<RoleAccess>(write.connection()).await?, self.now());
         let access = RoleAccess {
             id,
             flag_id: flag.0,
@@ -93,7 +93,7 @@ impl Metadata {
             added_at: now.0,
             updated_at: now.0,
         };
-        insert_access(write.connection(), &access).await?;
+        access.insert().execute(write.connection()).await?;
         write.log(project, Some(user), access_change(&stored.key, flag, role, true)).await?;
         write.commit_rights().await?;
         Ok(access)
@@ -145,21 +145,6 @@ impl Write {
         }
         Ok(())
     }
-}
-
-async fn insert_access(connection: &mut Conn, access: &RoleAccess) -> Result<(), MetadataError> {
-    sql::query(
-        "INSERT INTO flag_role_access (id, flag_id, role, added_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(access.id)
-    .bind(access.flag_id)
-    .bind(&access.role)
-    .bind(access.added_at)
-    .bind(access.updated_at)
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 /// The activity entry for a right that a role got or lost.

@@ -3,6 +3,7 @@
 use chrono::{Datelike, Months};
 use chrono_tz::Tz;
 
+use crate::entity::{Patch, entity, named};
 use crate::schedules::cron::Cron;
 use crate::schedules::operation::Operation;
 use crate::violation::Violation;
@@ -10,39 +11,21 @@ use weir_base::clock::UnixMicros;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
-/// The interval of a recurring change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
-    /// 24 hours.
-    Daily,
-    /// 7 days of 24 hours.
-    Weekly,
-    /// The same day of the next month, or the last one if it has no such day.
-    Monthly,
-    /// The same day of the next year; the 28th of February for the 29th.
-    Yearly,
+named! {
+    /// The interval of a recurring change.
+    pub enum Interval {
+        /// 24 hours.
+        Daily = "daily",
+        /// 7 days of 24 hours.
+        Weekly = "weekly",
+        /// The same day of the next month, or the last one if it has no such day.
+        Monthly = "monthly",
+        /// The same day of the next year; the 28th of February for the 29th.
+        Yearly = "yearly",
+    }
 }
 
 impl Interval {
-    /// The wire names, in PostHog's order.
-    pub const NAMES: [&str; 4] = ["daily", "weekly", "monthly", "yearly"];
-
-    /// The wire name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
-            Self::Yearly => "yearly",
-        }
-    }
-
-    /// The interval with this wire name.
-    pub fn parse(name: &str) -> Option<Self> {
-        let all = [Self::Daily, Self::Weekly, Self::Monthly, Self::Yearly];
-        all.into_iter().find(|interval| interval.name() == name)
-    }
-
     /// The first of the times after `from`, one interval apart, that is later than `now`. `None` if
     /// it is beyond the calendar.
     fn next(self, from: UnixMicros, now: UnixMicros) -> Option<UnixMicros> {
@@ -73,19 +56,29 @@ fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
     UnixMicros(from.0.saturating_add(step.saturating_mul(count)))
 }
 
-/// The times of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// The first or only time.
-    pub scheduled_at: UnixMicros,
-    /// Whether it recurs. With an interval or an expression and without this, it is paused.
-    pub is_recurring: bool,
-    /// The interval of a recurring change.
-    pub interval: Option<Interval>,
-    /// The times of a recurring change: a cron expression of five fields.
-    pub cron: Option<String>,
-    /// From this time on it is not applied any more.
-    pub end_date: Option<UnixMicros>,
+entity! {
+    /// The times of a change.
+    #[derive(Default)]
+    pub struct Timing in "scheduled_changes" {}
+    /// Changes to the times; `None` leaves a field unchanged, `Some(None)` empties it.
+    pub struct TimingPatch {
+        /// The first or only time.
+        scheduled_at: UnixMicros,
+        /// Whether it recurs. With an interval or an expression and without this, it is paused.
+        is_recurring: bool,
+        /// The interval of a recurring change.
+        interval: Option<Interval> as "recurrence_interval",
+        /// The times of a recurring change: a cron expression of five fields.
+        cron: Option<String> as "cron_expression",
+        /// From this time on it is not applied any more.
+        end_date: Option<UnixMicros>,
+    }
+}
+
+impl From<TimingPatch> for Timing {
+    fn from(new: TimingPatch) -> Self {
+        new.applied(Self::default())
+    }
 }
 
 impl Timing {

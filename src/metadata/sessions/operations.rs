@@ -1,6 +1,7 @@
 //! Operations on sign-ins: a link is made and used, a session begins, is found, and ends.
 
 use crate::accounts::{KeyId, UserId};
+use crate::entity::{Entity, next_id};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
 use crate::sessions::{
@@ -8,11 +9,6 @@ use crate::sessions::{
 };
 use crate::{Metadata, Write, sql};
 use weir_base::clock::UnixMicros;
-
-/// A row of `sessions`: id, user, key, client, times of begin and of last use.
-type Row = (i64, i64, Option<i64>, String, i64, i64);
-
-const COLUMNS: &str = "SELECT id, user_id, key_id, client, created_at, used_at FROM sessions";
 
 impl Metadata {
     /// Makes a link with which `user` can sign in once, and returns its secret part.
@@ -104,14 +100,12 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn session(&self, value: &str) -> Result<Option<Session>, MetadataError> {
-        let row: Option<Row> = sql::query_as(sqlx::AssertSqlSafe(format!(
-            "{COLUMNS} WHERE value_sha256 = $1 AND ended_at IS NULL"
-        )))
-        .bind(KeyHash::of(value).to_hex())
-        .fetch_optional(&mut self.shared.db.reader().await?)
-        .await?;
+        let select = "SELECT * FROM sessions WHERE value_sha256 = $1 AND ended_at IS NULL";
+        let select = sql::query_as(select).bind(KeyHash::of(value).to_hex());
+        let found: Option<Session> =
+            select.fetch_optional(&mut self.shared.db.reader().await?).await?;
         let now = self.now();
-        Ok(row.map(session).filter(|session| !session.is_over(now)))
+        Ok(found.filter(|session| !session.is_over(now)))
     }
 
     /// Whether a session has not ended.
@@ -153,15 +147,12 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn sessions(&self, user: UserId) -> Result<Vec<Session>, MetadataError> {
-        let rows: Vec<Row> = sql::query_as(sqlx::AssertSqlSafe(format!(
-            "{COLUMNS} WHERE user_id = $1 AND ended_at IS NULL ORDER BY id DESC LIMIT $2"
-        )))
-        .bind(user.0)
-        .bind(SESSIONS_MAX)
-        .fetch_all(&mut self.shared.db.reader().await?)
-        .await?;
+        let select = "SELECT * FROM sessions WHERE user_id = $1 AND ended_at IS NULL
+             ORDER BY id DESC LIMIT $2";
+        let select = sql::query_as(select).bind(user.0).bind(SESSIONS_MAX);
+        let all: Vec<Session> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         let now = self.now();
-        Ok(rows.into_iter().map(session).filter(|session| !session.is_over(now)).collect())
+        Ok(all.into_iter().filter(|session| !session.is_over(now)).collect())
     }
 
     /// Ends a session of a user.
@@ -212,17 +203,6 @@ pub(crate) async fn end_of_key(write: &mut Write, key: KeyId) -> Result<(), Meta
     Ok(())
 }
 
-fn session((id, user, key, client, created_at, used_at): Row) -> Session {
-    Session {
-        id,
-        user: UserId(user),
-        key: key.map(KeyId),
-        client,
-        created_at: UnixMicros(created_at),
-        used_at: UnixMicros(used_at),
-    }
-}
-
 async fn begin_session(
     write: &mut Write,
     user: UserId,
@@ -248,18 +228,16 @@ async fn begin_session(
         .bind(oldest.0)
         .execute(write.connection())
         .await?;
-    let client: String = client.chars().take(CLIENT_MAX_CHARS).collect();
-    sql::query(
-        "INSERT INTO sessions (id, value_sha256, user_id, key_id, client, created_at, used_at)
-         SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, $4, $5, $5 FROM sessions",
-    )
-    .bind(KeyHash::of(&value).to_hex())
-    .bind(user.0)
-    .bind(key.map(|key| key.0))
-    .bind(client)
-    .bind(now.0)
-    .execute(write.connection())
-    .await?;
+    let session = Session {
+        id: next_id::<Session>(write.connection()).await?,
+        hash: KeyHash::of(&value),
+        user,
+        key,
+        client: client.chars().take(CLIENT_MAX_CHARS).collect(),
+        created_at: now,
+        used_at: now,
+    };
+    session.insert().execute(write.connection()).await?;
     Ok(value)
 }
 

@@ -70,10 +70,10 @@ impl Snapshot {
     /// Reads what belongs to no project.
     async fn load_common(&mut self, connection: &mut Conn) -> Result<(), MetadataError> {
         let organizations = members::organizations(connection).await?;
-        self.organizations = organizations.into_iter().map(|one| (one.id, one)).collect();
+        self.organizations = organizations.into_iter().map(|one| (one.id, Arc::new(one))).collect();
         self.users = accounts::rows::users(connection).await?;
         let keys = accounts::rows::keys(connection, &self.users).await?;
-        self.keys = keys.into_iter().map(|key| (key.hash, key)).collect();
+        self.keys = keys.into_iter().map(|key| (key.hash, Arc::new(key))).collect();
         self.flag_rights = Arc::new(FlagRights::load(connection).await?);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Snapshot {
         only: Option<ProjectId>,
     ) -> Result<(), MetadataError> {
         for project in accounts::rows::projects(connection, only).await? {
-            self.put_project(project);
+            self.put_project(Arc::new(project));
         }
         for settings in flag_settings::all(connection, only).await? {
             self.flag_settings.insert(settings.project, Arc::new(settings));
@@ -104,7 +104,7 @@ impl Snapshot {
         for (project, name) in types {
             self.put_group_type(ProjectId(project), name);
         }
-        for feature in early_access::rows::all(connection, only).await? {
+        for feature in early_access::all(connection, only).await? {
             self.put_feature(Arc::new(feature));
         }
         let actions = documents::rows::live(connection, Kind::Action, only).await?;

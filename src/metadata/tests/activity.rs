@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::activity::{Asked, Change, Elsewhere, Scope, Verb};
-use crate::definitions::{DefinitionPatch, DefinitionSeen, Sightings};
+use crate::definitions::{DefinitionPatch, DefinitionSeen, EventDefinition, Sightings};
 
 fn elsewhere(id: u128, item: &str) -> Elsewhere {
     Elsewhere {
@@ -55,10 +55,16 @@ async fn deleted_definitions_are_counted() {
     let id = metadata.definition_by_name(PROJECT, "paid").await.expect("paid").0.id;
     assert_eq!(metadata.forgotten(), 0);
     let patch = |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..Default::default() };
-    metadata.update_definition(PROJECT, id, patch("paid"), USER).await.expect("update");
+    metadata
+        .update_definition::<EventDefinition>(PROJECT, id, patch("paid"), USER)
+        .await
+        .expect("update");
     assert_eq!(metadata.forgotten(), 0);
-    metadata.update_definition(PROJECT, id, patch("bought"), USER).await.expect("update");
+    metadata
+        .update_definition::<EventDefinition>(PROJECT, id, patch("bought"), USER)
+        .await
+        .expect("update");
     assert_eq!(metadata.forgotten(), 1);
-    metadata.delete_definition(PROJECT, id, USER).await.expect("delete");
+    metadata.delete_definition::<EventDefinition>(PROJECT, id, USER).await.expect("delete");
     assert_eq!(metadata.forgotten(), 2);
 }

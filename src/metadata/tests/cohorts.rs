@@ -10,9 +10,14 @@ use crate::cohorts::{CohortPatch, NewCohort};
 use crate::hash_keys::NewHashKey;
 use weir_event::predicate::Matching;
 
+fn named(name: &str) -> CohortPatch {
+    CohortPatch { name: Some(name.to_owned()), ..CohortPatch::default() }
+}
+
 fn new_cohort(name: &str, value: Value) -> NewCohort {
     let filters = json!({"properties": {"type": "AND", "values": [value]}});
-    NewCohort { name: name.to_owned(), filters: Some(filters), ..NewCohort::default() }
+    let values = CohortPatch { filters: Some(filters), ..named(name) };
+    NewCohort { values, ..NewCohort::default() }
 }
 
 #[tokio::test]
@@ -116,10 +121,9 @@ async fn deleted_persons_are_erased_once() {
     let metadata = &bench.metadata;
     let [gone, merged, other] = [1, 2, 3].map(Uuid::from_u128);
     let list = |name: &str| NewCohort {
-        name: name.to_owned(),
+        values: named(name),
         is_static: true,
         members: vec![gone, merged, other],
-        ..NewCohort::default()
     };
     let live = metadata.create_cohort(PROJECT, USER, list("live")).await.expect("create").id;
     let deleted = metadata.create_cohort(PROJECT, USER, list("deleted")).await.expect("create").id;

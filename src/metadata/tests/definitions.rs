@@ -106,7 +106,7 @@ async fn definitions_come_from_what_was_seen() {
     let b = metadata.definition_by_name(PROJECT, "b").await.expect("b").0;
     assert_eq!((b.created_at, b.last_seen_at), (UnixMicros(20), Some(UnixMicros(30))));
     assert_eq!((b.tags.len(), b.post_to_slack), (0, false));
-    assert_eq!(metadata.definition(PROJECT, b.id).await.expect("b").0, b);
+    assert_eq!(metadata.definition::<EventDefinition>(PROJECT, b.id).await.expect("b").0, b);
 
     // Python: uuid.uuid5(uuid.UUID("6f1d0c9e-5a47-4b3f-9c55-2f7de0b7a8d4"), "1:b")
     assert_eq!(b.id, Uuid::parse_str("11e2c151-3092-5c9c-8ab2-0558670aa075").expect("uuid"));
@@ -117,7 +117,7 @@ async fn definitions_come_from_what_was_seen() {
         .expect("project")
         .id;
     assert_eq!(all(metadata, other).await, []);
-    assert_eq!(kind(metadata.definition(other, b.id).await), Kind::NotFound);
+    assert_eq!(kind(metadata.definition::<EventDefinition>(other, b.id).await), Kind::NotFound);
     assert_eq!(kind(metadata.definition_by_name(PROJECT, "B").await), Kind::NotFound);
 }
 
@@ -139,12 +139,16 @@ async fn definitions_are_edited_and_deleted() {
     let patch = DefinitionPatch {
         name: Some("renamed".to_owned()),
         created_at: Some(UnixMicros(7)),
-        last_seen_at: Some(UnixMicros(8)),
+        last_seen_at: Some(Some(UnixMicros(8))),
         tags: Some(vec![" X".to_owned(), "x".to_owned()]),
         post_to_slack: Some(true),
         notes: NotesPatch::default(),
     };
-    let renamed = metadata.update_definition(PROJECT, a.id, patch, USER).await.expect("update").0;
+    let renamed = metadata
+        .update_definition::<EventDefinition>(PROJECT, a.id, patch, USER)
+        .await
+        .expect("update")
+        .0;
     let expected = EventDefinition {
         id: a.id,
         project: PROJECT,
@@ -155,14 +159,18 @@ async fn definitions_are_edited_and_deleted() {
         post_to_slack: true,
     };
     assert_eq!(renamed, expected);
-    assert_eq!(metadata.definition(PROJECT, a.id).await.expect("a").0, expected);
-    let same = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default(), USER).await;
+    assert_eq!(metadata.definition::<EventDefinition>(PROJECT, a.id).await.expect("a").0, expected);
+    let same = metadata
+        .update_definition::<EventDefinition>(PROJECT, a.id, DefinitionPatch::default(), USER)
+        .await;
     assert_eq!(same.expect("update").0, expected);
 
     let set_name =
         |name: &str| DefinitionPatch { name: Some(name.to_owned()), ..DefinitionPatch::default() };
     for (name, expected) in [("b", "unique"), (" ", "blank"), (&"n".repeat(401), "max_length")] {
-        let result = metadata.update_definition(PROJECT, a.id, set_name(name), USER).await;
+        let result = metadata
+            .update_definition::<EventDefinition>(PROJECT, a.id, set_name(name), USER)
+            .await;
         assert_eq!(code(result), expected, "{name}");
     }
 
@@ -173,10 +181,18 @@ async fn definitions_are_edited_and_deleted() {
     metadata.upsert_definitions(&events(&[seen("a", 10)])).await.expect("upsert");
     assert_eq!(metadata.definition_by_name(PROJECT, "a").await.expect("a").0.id, new.id);
 
-    assert_eq!(metadata.delete_definition(PROJECT, a.id, USER).await.expect("delete"), expected);
-    assert_eq!(kind(metadata.delete_definition(PROJECT, a.id, USER).await), Kind::NotFound);
-    assert_eq!(kind(metadata.definition(PROJECT, a.id).await), Kind::NotFound);
-    let gone = metadata.update_definition(PROJECT, a.id, DefinitionPatch::default(), USER).await;
+    assert_eq!(
+        metadata.delete_definition::<EventDefinition>(PROJECT, a.id, USER).await.expect("delete"),
+        expected
+    );
+    assert_eq!(
+        kind(metadata.delete_definition::<EventDefinition>(PROJECT, a.id, USER).await),
+        Kind::NotFound
+    );
+    assert_eq!(kind(metadata.definition::<EventDefinition>(PROJECT, a.id).await), Kind::NotFound);
+    let gone = metadata
+        .update_definition::<EventDefinition>(PROJECT, a.id, DefinitionPatch::default(), USER)
+        .await;
     assert_eq!(kind(gone), Kind::NotFound);
     assert_eq!(all(metadata, PROJECT).await.len(), 2);
 }
@@ -194,7 +210,7 @@ async fn definitions_are_made_before_their_events() {
     let (made, notes) = metadata.create_definition(PROJECT, new("a"), USER).await.expect("made");
     assert_eq!((made.created_at, made.last_seen_at), (START, None));
     assert_eq!((made.tags.as_slice(), notes.hidden), (&["x".to_owned()][..], true));
-    let stored = metadata.definition(PROJECT, made.id).await.expect("a");
+    let stored = metadata.definition::<EventDefinition>(PROJECT, made.id).await.expect("a");
     assert_eq!(stored, (made.clone(), notes));
     for (name, expected) in [("a", "invalid_input"), (" ", "blank")] {
         let refused = metadata.create_definition(PROJECT, new(name), USER).await;
@@ -208,7 +224,7 @@ async fn definitions_are_made_before_their_events() {
     let all = all(metadata, PROJECT).await;
     assert_eq!(all, [EventDefinition { last_seen_at: Some(UnixMicros(7)), ..made.clone() }]);
     // The annotations are deleted with the definition.
-    metadata.delete_definition(PROJECT, made.id, USER).await.expect("deleted");
+    metadata.delete_definition::<EventDefinition>(PROJECT, made.id, USER).await.expect("deleted");
     metadata.upsert_definitions(&events(&[seen("a", 9)])).await.expect("upsert");
     let (again, notes) = metadata.definition_by_name(PROJECT, "a").await.expect("a");
     assert_eq!((again.id, notes.hidden), (made.id, false));

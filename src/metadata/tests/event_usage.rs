@@ -1,7 +1,7 @@
 //! Usage of event definitions: queries that named an event, of the last thirty days.
 
 use super::*;
-use crate::definitions::{DefinitionPatch, DefinitionSeen, Sightings};
+use crate::definitions::{DefinitionPatch, DefinitionSeen, EventDefinition, Sightings};
 use crate::event_usage::EventUsage;
 use crate::sql;
 
@@ -38,7 +38,10 @@ async fn queries_are_counted_by_definition_for_thirty_days() {
     assert_eq!((used(order).await, used(other).await), (9, 0));
     // The definition keeps its usage when it is renamed.
     let name = DefinitionPatch { name: Some("bought".to_owned()), ..DefinitionPatch::default() };
-    metadata.update_definition(PROJECT, order, name, USER).await.expect("renamed");
+    metadata
+        .update_definition::<EventDefinition>(PROJECT, order, name, USER)
+        .await
+        .expect("renamed");
     metadata.add_event_usage(&[asked("bought", today, 1)]).await.expect("usage");
     assert_eq!(used(order).await, 10);
     // A day later the oldest one is too old, and old ones are not stored any more.
@@ -48,6 +51,6 @@ async fn queries_are_counted_by_definition_for_thirty_days() {
     let rows = sql::query_scalar("SELECT COUNT(*) FROM event_usage");
     let rows: i64 = rows.fetch_one(&mut bench.reader().await).await.expect("a count");
     assert_eq!((rows, used(order).await), (2, 8));
-    metadata.delete_definition(PROJECT, order, USER).await.expect("deleted");
+    metadata.delete_definition::<EventDefinition>(PROJECT, order, USER).await.expect("deleted");
     assert_eq!(used(order).await, 0);
 }

@@ -32,8 +32,8 @@ async fn a_flag_is_stored_as_given() {
                     "rollout_percentage": 12.5, "description": "kept"}],
         "payloads": {"true": "{\"a\": 1}"},
         "unknown": {"kept": [1, 2.5, null]}});
-    let given = NewFlag {
-        name: "About it".to_owned(),
+    let given = FlagPatch {
+        name: Some("About it".to_owned()),
         filters: Some(filters.clone()),
         created_at: Some(UnixMicros(5)),
         plain: PlainPatch {
@@ -166,7 +166,7 @@ async fn fields_of_other_versions_have_their_defaults_or_are_kept() {
         ..PlainFields::default()
     };
     assert_eq!((after.name.as_str(), &after.plain), ("Now", &expected));
-    assert_eq!(after.logged().get("later"), None);
+    assert_eq!(after.compared().get("later"), None);
     let select = sql::query_scalar("SELECT body FROM feature_flags");
     let body: String = select.fetch_one(&mut bench.reader().await).await.expect("a body");
     assert_eq!(body, r#"{"later":{"kept":[1,null]},"tags":["x"]}"#, "without defaults");
@@ -236,7 +236,7 @@ async fn deleted_flags_can_be_read_and_restored() {
     assert_eq!(metadata.snapshot().flags(PROJECT), [restored]);
 
     // Not if its key is taken: a flag may get the key while another one is created as deleted.
-    let hidden = NewFlag { deleted: true, ..new("b") };
+    let hidden = FlagPatch { deleted: Some(true), ..new("b") };
     let hidden = metadata.create_flag(PROJECT, USER, hidden).await.expect("create");
     let mut write = metadata.begin().await.expect("begin");
     sql::query("UPDATE feature_flags SET key = 'b' WHERE id = 1")
@@ -298,7 +298,7 @@ async fn dependencies_hold_across_flags() {
         .await
         .expect("project")
         .id;
-    let foreign = NewFlag { filters: Some(needs(a.id)), ..new("c") };
+    let foreign = FlagPatch { filters: Some(needs(a.id)), ..new("c") };
     assert_eq!(code(metadata.create_flag(other, USER, foreign).await), "invalid_input");
 }
 
@@ -306,7 +306,7 @@ async fn dependencies_hold_across_flags() {
 async fn filters_are_bounded() {
     let bench = Bench::started().await;
     let filters = json!({"groups": [{"description": "x".repeat(512 * 1024)}]});
-    let new = NewFlag { filters: Some(filters), ..new("big") };
+    let new = FlagPatch { filters: Some(filters), ..new("big") };
     assert_eq!(code(bench.metadata.create_flag(PROJECT, USER, new).await), "invalid_input");
 }
 
@@ -334,7 +334,7 @@ async fn flags_by_device_keep_nothing_across_a_login() {
         ensure_experience_continuity: Some(continuity),
         ..PlainPatch::default()
     };
-    let by_device = |key: &str, continuity: bool| NewFlag {
+    let by_device = |key: &str, continuity: bool| FlagPatch {
         plain: PlainPatch {
             bucketing_identifier: Some(Some("device_id".to_owned())),
             ..continuous(continuity)

@@ -1,7 +1,9 @@
 //! Opening the file: migrations, pragmas, rejected files.
 
 use super::*;
+use crate::definitions::EventDefinition;
 use crate::flags::plain::PlainFields;
+use crate::properties::PropertyDefinition;
 use crate::sql;
 
 #[tokio::test]
@@ -115,7 +117,8 @@ async fn annotations_of_older_schemas_are_kept() {
     )
     .await;
     let metadata = place.open(Clock::test(START)).await.expect("open");
-    let (definition, notes) = metadata.definition(PROJECT, event).await.expect("the event");
+    let (definition, notes) =
+        metadata.definition::<EventDefinition>(PROJECT, event).await.expect("the event");
     assert_eq!(definition.tags, ["x"]);
     assert_eq!(
         (notes.description.as_deref(), notes.verified_at),
@@ -126,7 +129,8 @@ async fn annotations_of_older_schemas_are_kept() {
         (notes.updated_at, notes.default_columns),
         (Some(UnixMicros(8)), vec!["event".into()])
     );
-    let (definition, notes) = metadata.property_definition(PROJECT, property).await.expect("one");
+    let (definition, notes) =
+        metadata.definition::<PropertyDefinition>(PROJECT, property).await.expect("one");
     assert_eq!(definition.tags, ["y"]);
     assert_eq!((notes.description.as_deref(), notes.hidden), (Some("what"), true));
     assert_eq!((notes.verified, notes.updated_at), (false, Some(UnixMicros(9))));

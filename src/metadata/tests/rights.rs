@@ -7,10 +7,19 @@ use crate::annotations::NotesPatch;
 use crate::definitions::DefinitionPatch;
 use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
 use crate::members::{Level, NewMember};
-use crate::schedules::{NewSchedule, Outcome, SchedulePatch, Timing};
+use crate::roles::RolePatch;
+use crate::schedules::{NewSchedule, Outcome, SchedulePatch, Timing, TimingPatch};
 use weir_event::predicate::Matching;
 
 const FLAGS: &str = "feature flags";
+
+fn role_of(name: &str, feature_flags_access_level: Option<i64>) -> RolePatch {
+    RolePatch { name: Some(name.to_owned()), feature_flags_access_level }
+}
+
+fn of_level(level: i64) -> RolePatch {
+    RolePatch { feature_flags_access_level: Some(level), ..RolePatch::default() }
+}
 
 impl Bench {
     async fn add(&self, email: &str, level: Level) -> UserId {
@@ -64,7 +73,8 @@ async fn viewers_change_no_scheduled_change() {
     let admins = metadata.schedule(PROJECT, USER, new()).await.expect("by an owner").id;
     assert_eq!(kind(metadata.schedule(PROJECT, mel, new()).await), Kind::Forbidden);
     assert_eq!(kind(metadata.copy_schedule(PROJECT, mel, new()).await), Kind::Forbidden);
-    let early = SchedulePatch { scheduled_at: Some(START), ..SchedulePatch::default() };
+    let timing = TimingPatch { scheduled_at: Some(START), ..TimingPatch::default() };
+    let early = SchedulePatch { timing, ..SchedulePatch::default() };
     for id in [own, admins] {
         let changed = metadata.reschedule(PROJECT, mel, id, early.clone()).await;
         assert_eq!(kind(changed), Kind::Forbidden);
@@ -89,13 +99,13 @@ async fn shared_settings_need_the_right_to_all_flags_and_are_logged() {
     assert_eq!(kind(refused), Kind::Forbidden);
     assert_eq!(metadata.snapshot().matching(PROJECT), Matching::Explicit);
     // A role for one flag is not enough; one for all flags is.
-    let role = metadata.create_role(USER, "Some", None, &seed(2)).await.expect("a role");
+    let role = metadata.create_role(USER, role_of("Some", None), &seed(2)).await.expect("a role");
     metadata.add_role_member(USER, &role.id, mel, &seed(3)).await.expect("a member");
     let flag = bench.create("a").await.id;
     metadata.grant_role(PROJECT, USER, flag, &role).await.expect("granted");
     let refused = set(Matching::Legacy).await;
     assert_eq!(kind(refused), Kind::Forbidden);
-    metadata.update_role(USER, &role.id, None, Some(CAN_EDIT)).await.expect("a level");
+    metadata.update_role(USER, &role.id, of_level(CAN_EDIT)).await.expect("a level");
     set(Matching::Legacy).await.expect("may change all");
     bench.check_snapshot().await;
 }
@@ -105,7 +115,7 @@ async fn shared_settings_need_the_right_to_all_flags_and_are_logged() {
 async fn a_new_role_has_the_level_of_the_organization() {
     let bench = Bench::started().await;
     let level = async |name: &str, level, number| {
-        let role = bench.metadata.create_role(USER, name, level, &seed(number)).await;
+        let role = bench.metadata.create_role(USER, role_of(name, level), &seed(number)).await;
         role.expect("a role").feature_flags_access_level
     };
     assert_eq!(level("before", None, 2).await, CAN_EDIT);
@@ -120,7 +130,8 @@ async fn removed_users_keep_no_right_and_get_none() {
     let metadata = &bench.metadata;
     let ann = bench.add("ann@acme.com", Level::Admin).await;
     bench.restrict().await;
-    let role = metadata.create_role(USER, "All", Some(CAN_EDIT), &seed(2)).await.expect("a role");
+    let role =
+        metadata.create_role(USER, role_of("All", Some(CAN_EDIT)), &seed(2)).await.expect("a role");
     metadata.add_role_member(USER, &role.id, ann, &seed(3)).await.expect("a member");
     let flag = bench.create("a").await;
     metadata.schedule(PROJECT, ann, off_in_an_hour(flag.id)).await.expect("by an admin");
@@ -158,8 +169,8 @@ async fn changes_of_roles_are_in_the_log_of_each_project() {
     let default = metadata.add_resource_access(USER, FLAGS, CAN_VIEW).await.expect("a default");
     metadata.change_resource_access(USER, default.id, CAN_EDIT).await.expect("changed");
     metadata.remove_resource_access(USER, default.id).await.expect("removed");
-    let role = metadata.create_role(USER, "Some", None, &seed(3)).await.expect("a role");
-    metadata.update_role(USER, &role.id, None, Some(CAN_VIEW)).await.expect("another level");
+    let role = metadata.create_role(USER, role_of("Some", None), &seed(3)).await.expect("a role");
+    metadata.update_role(USER, &role.id, of_level(CAN_VIEW)).await.expect("another level");
     metadata.add_role_member(USER, &role.id, mel, &seed(4)).await.expect("a member");
     metadata.remove_member(USER, mel).await.expect("removed");
     metadata.grant_role(PROJECT, USER, flag, &role).await.expect("granted");

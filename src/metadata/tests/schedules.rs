@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::activity::{Asked, Scope};
-use crate::schedules::{Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing};
+use crate::schedules::{
+    Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing, TimingPatch,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -115,7 +117,7 @@ async fn changes_that_break_a_rule_fail_permanently() {
     let dependency = json!({"key": needed.id.to_string(), "type": "flag", "value": true,
         "operator": "flag_evaluates_to"});
     let filters = json!({"groups": [{"properties": [dependency]}]});
-    let new = NewFlag { filters: Some(filters), ..new("needs") };
+    let new = FlagPatch { filters: Some(filters), ..new("needs") };
     bench.metadata.create_flag(PROJECT, USER, new).await.expect("create");
     let half = json!({"variants": [{"key": "x", "rollout_percentage": 50}]});
     let half = json!({"operation": "update_variants", "value": half});
@@ -174,7 +176,7 @@ async fn recurring_changes_come_again_until_their_end() {
     assert_eq!(made, START.saturating_add(HOUR + 3 * day));
     // Paused and resumed.
     let pause = |is_recurring| SchedulePatch {
-        is_recurring: Some(is_recurring),
+        timing: TimingPatch { is_recurring: Some(is_recurring), ..TimingPatch::default() },
         ..SchedulePatch::default()
     };
     bench.metadata.reschedule(PROJECT, USER, change.id, pause(false)).await.expect("pause");

@@ -238,11 +238,11 @@ async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut S
             }
         }
         3 => {
+            let name = Some(format!("cohort {round}"));
             let cohort = NewCohort {
-                name: format!("cohort {round}"),
+                values: CohortPatch { name, ..CohortPatch::default() },
                 is_static: true,
                 members: vec![uuid::Uuid::from_u128(u128::from(round))],
-                ..NewCohort::default()
             };
             metadata.create_cohort(of, USER, cohort).await.expect("a cohort");
         }

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use crate::routes::documents::form;
 use crate::routes::documents::form::TILES_MAX;
-use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_metadata::documents::{Document, Kind};
 use weir_metadata::error::MetadataError;
@@ -304,17 +303,7 @@ pub(super) fn fields_of_new(
     fields: Map<String, Value>,
     project: ProjectId,
 ) -> Result<Map<String, Value>, MetadataError> {
-    let mut board = Document {
-        kind: Kind::Dashboard,
-        id: 0,
-        project,
-        deleted: false,
-        created_by: None,
-        created_at: UnixMicros(0),
-        updated_by: None,
-        updated_at: UnixMicros(0),
-        fields: Map::new(),
-    };
+    let mut board = Document { kind: Kind::Dashboard, project, ..Document::default() };
     Edit { fields, ..Edit::default() }.apply(&mut board, &mut [])?;
     Ok(board.fields)
 }

@@ -229,7 +229,7 @@ async fn sharing(cx: &Context<Principal>, share: Option<&Share>) -> Result<api::
 
 fn password(cx: &Context<Principal>, own: SharePassword) -> api::SharePassword {
     let snapshot = cx.snapshot();
-    let user = snapshot.user(own.created_by).filter(|user| !user.is_removed);
+    let user = snapshot.user(own.created_by).filter(|user| !user.is_removed());
     api::SharePassword {
         id: own.id,
         created_at: own.created_at.to_rfc3339(),

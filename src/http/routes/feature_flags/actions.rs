@@ -23,7 +23,7 @@ use weir_flags::cohorts::Memberships;
 use weir_flags::set::Selection;
 use weir_insights::audience;
 use weir_metadata::activity::{Asked, Scope};
-use weir_metadata::cohorts::{MEMBERS_MAX, NewCohort};
+use weir_metadata::cohorts::{CohortPatch, MEMBERS_MAX, NewCohort};
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
 use weir_metadata::flag_rules::dependencies;
@@ -274,7 +274,7 @@ async fn at_version(
     if !(1..=flag.version).contains(&wanted) {
         return Err(not_found());
     }
-    let (mut fields, mut at, mut offset) = (flag.logged(), flag.version, 0);
+    let (mut fields, mut at, mut offset) = (flag.compared(), flag.version, 0);
     let asked =
         Asked { scopes: vec![Scope::FeatureFlag], item: Some(flag.id.to_string()), user: None };
     while at > wanted {
@@ -352,12 +352,9 @@ impl Operation for StaticCohort {
         });
         visited.await.map_err(query::problem)?;
         let members = std::mem::take(&mut *members.lock());
-        let new = NewCohort {
-            name: format!("Users with feature flag {} enabled at {}", flag.key, at.to_rfc3339()),
-            is_static: true,
-            members,
-            ..NewCohort::default()
-        };
+        let name = format!("Users with feature flag {} enabled at {}", flag.key, at.to_rfc3339());
+        let values = CohortPatch { name: Some(name), ..CohortPatch::default() };
+        let new = NewCohort { values, is_static: true, members };
         let cohort = cohorts::add(&cx.app, project, cx.user(), new).await?.map_err(problem)?;
         Ok(Created(CohortOfFlag { cohort: cohorts::shown(&cohort, &cx.snapshot()) }))
     }

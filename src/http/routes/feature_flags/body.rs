@@ -19,7 +19,7 @@ use weir_metadata::cohorts::CohortId;
 use weir_metadata::flag_rules::cohorts::filters_mut;
 use weir_metadata::flag_rules::{cohort_id, cohort_ids};
 use weir_metadata::flags::plain::PlainPatch;
-use weir_metadata::flags::{FlagPatch, NewFlag, Seen, StoredFlag};
+use weir_metadata::flags::{FlagPatch, Seen, StoredFlag};
 use weir_metadata::snapshot::Snapshot;
 
 /// Most dashboards of a flag.
@@ -106,20 +106,6 @@ impl FlagWrite {
             plain,
             seen: seen(self.version.flatten(), self.original_flag.flatten()),
             ..FlagPatch::default()
-        }
-    }
-
-    /// The new flag.
-    pub(super) fn into_new(self) -> NewFlag {
-        let given = self.into_patch();
-        NewFlag {
-            name: given.name.unwrap_or_default(),
-            key: given.key.unwrap_or_default(),
-            filters: given.filters,
-            active: given.active,
-            deleted: given.deleted.unwrap_or_default(),
-            created_at: given.created_at,
-            plain: given.plain,
         }
     }
 }
@@ -283,7 +269,7 @@ mod tests {
     use weir_base::clock::{Clock, UnixMicros};
     use weir_metadata::Metadata;
     use weir_metadata::bootstrap::FirstStart;
-    use weir_metadata::flags::{FlagPatch, NewFlag};
+    use weir_metadata::flags::FlagPatch;
     use weir_metadata::secrets::Seed;
 
     const NOON: UnixMicros = UnixMicros(1_795_262_400_000_000);
@@ -292,8 +278,8 @@ mod tests {
         Fields::parse("application/json", value.to_string().as_bytes()).unwrap()
     }
 
-    fn new_flag(body: &Value) -> Result<NewFlag, Problem> {
-        New::<FlagWrite>::take(&mut fields(body)).map(|new| new.0.into_new())
+    fn new_flag(body: &Value) -> Result<FlagPatch, Problem> {
+        New::<FlagWrite>::take(&mut fields(body)).map(|new| new.0.into_patch())
     }
 
     fn flag_patch(body: &Value) -> Result<FlagPatch, Problem> {
@@ -315,9 +301,9 @@ mod tests {
             "has_enriched_analytics": true,
         });
         let new = new_flag(&body).unwrap();
-        assert_eq!((new.name.as_str(), new.key.as_str()), ("Beta", "beta"));
+        assert_eq!((new.name.as_deref(), new.key.as_deref()), (Some("Beta"), Some("beta")));
         assert_eq!(new.filters, Some(json!({"groups": []})));
-        assert_eq!((new.deleted, new.active), (true, Some(false)));
+        assert_eq!((new.deleted, new.active), (Some(true), Some(false)));
         assert_eq!(new.created_at, Some(NOON));
         let plain = new.plain;
         assert_eq!(plain.ensure_experience_continuity, Some(true));
@@ -327,10 +313,7 @@ mod tests {
         assert_eq!(plain.analytics_dashboards, Some(vec![3]));
         assert_eq!(plain.has_enriched_analytics, Some(Some(true)));
 
-        let patch = flag_patch(&body).unwrap();
-        assert_eq!((patch.name.as_deref(), patch.key.as_deref()), (Some("Beta"), Some("beta")));
-        assert_eq!((patch.deleted, patch.active), (Some(true), Some(false)));
-        assert_eq!(patch.usage_dashboard, None, "clients do not write it");
+        assert_eq!(new.usage_dashboard, None, "clients do not write it");
     }
 
     #[test]
@@ -400,7 +383,7 @@ mod tests {
         let seed = Seed::new(&mut StdRng::seed_from_u64(1));
         let started = metadata.bootstrap(FirstStart::default(), &seed).await.unwrap();
         let (project, user) = (started.project, started.user);
-        let new = NewFlag { key: "beta".to_owned(), ..NewFlag::default() };
+        let new = FlagPatch { key: Some("beta".to_owned()), ..FlagPatch::default() };
         let flag = metadata.create_flag(project.id, user.id, new).await.unwrap();
         let snapshot = metadata.snapshot();
         let key = Arc::clone(snapshot.key_by_value(&started.personal_key.unwrap()).unwrap());

@@ -31,13 +31,13 @@ use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 use weir_flags::cohorts::Rule;
-use weir_metadata::cohorts::{CohortId, NewCohort, StoredCohort};
+use weir_metadata::cohorts::{CohortId, CohortPatch, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
 use weir_metadata::flag_rules;
 use weir_metadata::flag_rules::dependencies;
 use weir_metadata::flags::plain::PlainPatch;
-use weir_metadata::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
+use weir_metadata::flags::{FlagId, FlagPatch, StoredFlag};
 use weir_metadata::schedules::{NewSchedule, ScheduledChange};
 use weir_metadata::snapshot::Snapshot;
 
@@ -340,13 +340,13 @@ async fn copy_cohorts(
         }
         let mut filters = cohort.filters.clone();
         ids.replace(&mut filters);
-        let new = NewCohort {
-            name: cohort.name.clone(),
-            description: cohort.description.clone(),
+        let values = CohortPatch {
+            name: Some(cohort.name.clone()),
+            description: Some(cohort.description.clone()),
             filters: Some(filters),
-            is_static: cohort.is_static,
-            members: Vec::new(),
+            ..CohortPatch::default()
         };
+        let new = NewCohort { values, is_static: cohort.is_static, members: Vec::new() };
         match client_error(cohorts::add(app, project, asker.user.id, new).await?)? {
             Ok(copy) => ids.cohorts.insert(cohort.id.0, copy.id.0),
             Err(message) => return Ok(Err(format!("Cohort '{}': {message}", cohort.name))),
@@ -410,7 +410,8 @@ async fn copy_flag(
     let (name, filters, active) = (flag.name, Some(filters), Some(is_active));
     let write = async move {
         let Some(id) = known else {
-            let new = NewFlag { name, key: flag.key, filters, active, plain, ..NewFlag::default() };
+            let (name, key) = (Some(name), Some(flag.key));
+            let new = FlagPatch { name, key, filters, active, plain, ..FlagPatch::default() };
             return metadata.create_flag(project, user, new).await;
         };
         let patch = FlagPatch {

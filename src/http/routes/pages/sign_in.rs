@@ -74,7 +74,7 @@ fn asker_of(snapshot: &Snapshot, session: &Session, value: &str) -> Option<Asker
         let key = snapshot.keys().find(|key| key.id == id)?;
         return Some(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) });
     }
-    let user = snapshot.user(session.user).filter(|user| !user.is_removed)?;
+    let user = snapshot.user(session.user).filter(|user| !user.is_removed())?;
     Some(Asker { key: Arc::new(key_of(session, user, value)), user: Arc::clone(user) })
 }
 

@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use crate::accounts::UserId;
-use crate::activity::Verb;
+use crate::activity::{Logged, Verb};
 use crate::connection::Conn;
 use crate::documents::shares::{Share, share_of};
-use crate::documents::{DocumentKey, rows};
+use crate::documents::{DocumentKey, Kind, rows};
+use crate::entity::{Entity, entity};
 use crate::error::MetadataError;
 use crate::passwords::PasswordHash;
 use crate::violation::Violation;
 use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Most passwords of one link. Whoever gives a wrong one costs as many hashes.
 pub const PASSWORDS_MAX: i64 = 10;
@@ -28,19 +30,26 @@ pub const NOTE_MAX_CHARS: usize = 100;
 /// How long a pass is valid, as in PostHog.
 pub const PASS_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A password of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharePassword {
-    /// Its id among the passwords of the link.
-    pub id: i64,
-    /// The hash.
-    pub hash: PasswordHash,
-    /// Whom it is for, in words of who made it; may be empty.
-    pub note: String,
-    /// Who made it.
-    pub created_by: UserId,
-    /// When.
-    pub created_at: UnixMicros,
+entity! {
+    /// A password of a link.
+    pub struct SharePassword in "share_passwords" {
+        /// The kind of the document.
+        kind: Kind [key],
+        /// The document.
+        document: i64 as "document_id" [key],
+        /// Its id among the passwords of the link.
+        id: i64 [key],
+        /// The project of the document.
+        project: ProjectId as "project_id" [once],
+        /// The hash.
+        hash: PasswordHash [once],
+        /// Whom it is for, in words of who made it; may be empty.
+        note: String [once],
+        /// Who made it.
+        created_by: UserId [once],
+        /// When.
+        created_at: UnixMicros [once],
+    }
 }
 
 impl SharePassword {
@@ -76,16 +85,10 @@ impl Metadata {
         &self,
         key: DocumentKey,
     ) -> Result<Vec<SharePassword>, MetadataError> {
-        let rows: Vec<Row> = sql::query_as(
-            "SELECT id, hash, note, created_by, created_at FROM share_passwords
-             WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC",
-        )
-        .bind(key.kind.name())
-        .bind(key.id)
-        .bind(key.project.0)
-        .fetch_all(&mut self.shared.db.reader().await?)
-        .await?;
-        rows.into_iter().map(SharePassword::try_from).collect()
+        let select = "SELECT * FROM share_passwords
+             WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC";
+        let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+        Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// Gives the link to a document one more password.
@@ -117,24 +120,18 @@ impl Metadata {
              WHERE kind = $1 AND document_id = $2 RETURNING last_password",
         );
         let next: i64 = next.bind(kind.name()).bind(id).fetch_one(write.connection()).await?;
-        let password =
-            SharePassword { id: next, hash, note, created_by: user, created_at: self.now() };
-        sql::query(
-            "INSERT INTO share_passwords
-             (kind, document_id, id, project_id, hash, note, created_by, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
-        .bind(kind.name())
-        .bind(id)
-        .bind(password.id)
-        .bind(project.0)
-        .bind(password.hash.to_text())
-        .bind(&password.note)
-        .bind(user.0)
-        .bind(password.created_at.0)
-        .execute(write.connection())
-        .await?;
-        let change = document.change(Verb::SharingPasswordAdded, Vec::new());
+        let password = SharePassword {
+            kind,
+            document: id,
+            id: next,
+            project,
+            hash,
+            note,
+            created_by: user,
+            created_at: self.now(),
+        };
+        password.insert().execute(write.connection()).await?;
+        let change = document.entry(Verb::SharingPasswordAdded, Vec::new());
         write.log(project, Some(user), change).await?;
         write.commit_unseen().await?;
         Ok(password)
@@ -167,7 +164,7 @@ impl Metadata {
         .fetch_optional(write.connection())
         .await?;
         removed.ok_or(MetadataError::NotFound("password"))?;
-        let change = document.change(Verb::SharingPasswordRemoved, Vec::new());
+        let change = document.entry(Verb::SharingPasswordRemoved, Vec::new());
         write.log(project, Some(user), change).await?;
         write.commit_unseen().await
     }
@@ -188,29 +185,4 @@ pub fn check_required(share: Option<&Share>) -> Result<(), Violation> {
 async fn count(connection: &mut Conn, key: DocumentKey) -> Result<i64, MetadataError> {
     let count = "SELECT COUNT(*) FROM share_passwords WHERE kind = $1 AND document_id = $2";
     Ok(sql::query_scalar(count).bind(key.kind.name()).bind(key.id).fetch_one(connection).await?)
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct Row {
-    id: i64,
-    hash: String,
-    note: String,
-    created_by: i64,
-    created_at: i64,
-}
-
-impl TryFrom<Row> for SharePassword {
-    type Error = MetadataError;
-
-    fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let corrupt =
-            || MetadataError::Corrupt { table: "share_passwords", problem: "hash".to_owned() };
-        Ok(Self {
-            id: row.id,
-            hash: PasswordHash::parse(&row.hash).ok_or_else(corrupt)?,
-            note: row.note,
-            created_by: UserId(row.created_by),
-            created_at: UnixMicros(row.created_at),
-        })
-    }
 }
