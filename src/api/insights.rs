@@ -1,4 +1,4 @@
-//! Answers of insights: [`Answer`], whose kinds have a file each. In all of these types fields stand in the order of their
+//! Answers of insights: [`Answer`], whose kinds have a file each, and what reads one by its question, [`AnswerTo`]. In all of these types fields stand in the order of their
 //! names in JSON, which is that of answers; what is absent in some answers is left out of them, not null.
 
 pub mod correlation;
@@ -9,10 +9,12 @@ pub mod retention;
 pub mod series;
 pub mod value;
 
-use serde::Serialize;
+use serde::de::DeserializeSeed;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::insights::correlation::Correlations;
-use crate::insights::funnel::Funnel;
+use crate::insights::funnel::{Funnel, Steps, Times};
 use crate::insights::paths::Edge;
 use crate::insights::retention::Row;
 use crate::insights::series::Series;
@@ -31,6 +33,35 @@ pub enum Answer {
     Retention(Vec<Row>),
     /// Of trends, a lifecycle or stickiness.
     Series(Vec<Series>),
+}
+
+/// Reads the answer to this node of an insight, which nothing is around any more.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerTo<'q>(pub &'q Value);
+
+impl<'de> DeserializeSeed<'de> for AnswerTo<'_> {
+    type Value = Answer;
+
+    fn deserialize<D: Deserializer<'de>>(self, results: D) -> Result<Answer, D::Error> {
+        let text = |path: &str| self.0.pointer(path).and_then(Value::as_str);
+        match (text("/kind").unwrap_or_default(), text("/funnelsFilter/funnelVizType")) {
+            ("TrendsQuery" | "LifecycleQuery" | "StickinessQuery", _) => {
+                Vec::deserialize(results).map(Answer::Series)
+            }
+            ("FunnelsQuery", Some("trends")) => {
+                Vec::deserialize(results).map(Funnel::Trends).map(Answer::Funnel)
+            }
+            ("FunnelsQuery", Some("time_to_convert")) => {
+                Times::deserialize(results).map(Funnel::Times).map(Answer::Funnel)
+            }
+            ("FunnelsQuery", _) => {
+                Steps::deserialize(results).map(Funnel::Steps).map(Answer::Funnel)
+            }
+            ("RetentionQuery", _) => Vec::deserialize(results).map(Answer::Retention),
+            ("PathsQuery", _) => Vec::deserialize(results).map(Answer::Paths),
+            _ => Correlations::deserialize(results).map(Answer::Correlations),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ pub mod flags;
 pub mod groups;
 pub mod insights;
 pub mod keys;
-pub mod older;
 pub mod persons;
 pub mod projects;
 pub mod query;

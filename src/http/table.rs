@@ -200,7 +200,7 @@ pub const TABLE: &[Endpoint] = &[
     op::<groups::Types>("GET", "P/groups_types/", "Types of groups"),
     op::<groups::changes::UpdateTypes>("PATCH", "P/groups_types/update_metadata/", "Say what the groups of types are called").named("groups_types_update_metadata_partial"),
 
-    op::<insights::funnels::Funnel>("GET POST", "P/insights/funnel/", "How many actors go from step to step").or_csv().analytics().or(&[INVALID]),
+    op::<insights::funnels::Convert>("GET POST", "P/insights/funnel/", "How many actors go from step to step").or_csv().analytics().or(&[INVALID]),
     op::<insights::correlation::Correlate>("GET POST", "P/insights/funnel/correlation/", "What those who come through a funnel do or have more often than the others, or less often").or_csv().analytics().says("What correlates").notes("Beside these, the filters of insights/funnel/").or(&[INVALID]),
     op::<query::status::CancelInsight>("POST", "P/insights/cancel/", "Cancel the query with a client_query_id").or(&[INVALID]),
     op::<insights::Lifecycle>("GET POST", "P/insights/lifecycle/", "What series of events count in each interval").or_csv().analytics().notes("With insight STICKINESS or LIFECYCLE, the series of these").or(&[INVALID]),

@@ -53,9 +53,9 @@ pub struct Step {
     pub count: u64,
     /// The name that a user gave it.
     pub custom_name: Option<String>,
-    /// Those who did not, for the filters of older clients.
+    /// Those who did not, for the filters of older clients; null of the first step, which all came to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dropped_people_url: Option<String>,
+    pub dropped_people_url: Option<Option<String>>,
     /// From the step before, in seconds.
     pub median_conversion_time: Option<f64>,
     /// The name of the events or the action.

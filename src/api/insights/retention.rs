@@ -19,7 +19,7 @@ pub struct Row {
     pub label: String,
     /// They themselves, for the filters of older clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub people_url: Option<String>,
+    pub people_url: Option<Option<String>>,
     /// Those of them who came back in each interval after it.
     pub values: Vec<Cell>,
 }
@@ -42,5 +42,5 @@ pub struct Cell {
     pub people: Option<[Value; 0]>,
     /// They themselves, for the filters of older clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub people_url: Option<String>,
+    pub people_url: Option<Option<String>>,
 }

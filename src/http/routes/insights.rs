@@ -11,17 +11,16 @@ pub mod points;
 pub mod retention;
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
 
 use hyper::StatusCode;
-use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::{Parameter, Shape, Success, by_hand};
+use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::input;
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
@@ -31,6 +30,10 @@ use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::query::question::Question;
 use crate::routes::query::{insight, status};
+use weir_api::insights::older::{Computed, TrendAnswer};
+use weir_api::insights::series::{Period, Series};
+use weir_api::insights::value::{BreakdownValue, Number};
+use weir_api::insights::{Answer, AnswerTo};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -97,7 +100,7 @@ macro_rules! series {
     ($($name:ident: $insight:expr;)*) => {$(
         impl Operation for $name {
             type Who = Principal;
-            type Out = Answer<older::TrendAnswer>;
+            type Out = SeriesAnswer;
             const SCOPE: &'static str = "insight:read";
 
             async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -117,7 +120,7 @@ async fn series_of(
     cx: &Context<Principal>,
     sent: Sent<OfTrend>,
     insight: Option<&str>,
-) -> Result<Answer<older::TrendAnswer>, Problem> {
+) -> Result<SeriesAnswer, Problem> {
     let Sent { mut filter, offset, .. } = sent;
     if let Some(insight) = insight {
         filter.insert("insight".to_owned(), json!(insight));
@@ -131,7 +134,10 @@ async fn series_of(
     filter.remove("limit");
     let settings = insight::settings(&cx.who.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
-    let told = told(&cx.app, &cx.who, (&node, &filter)).await?;
+    let told = told(&cx.app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
+        Answer::Series(series) => Some(series),
+        _ => None,
+    })?;
     let (project, rendering) = (cx.who.project.id.0, cx.rendering);
     let show = move || {
         let breakdown = node.get("breakdownFilter");
@@ -142,48 +148,42 @@ async fn series_of(
 
 /// The answer with series and the addresses of the persons behind their points; as a file without these.
 fn shown(
-    mut told: Told,
+    told: Told<Vec<Series>>,
     (filter, project): (&Filter, i64),
     breakdown: Option<&Value>,
     (settings, rendering): (&ProjectSettings, Rendering),
-) -> Answer<older::TrendAnswer> {
-    let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+) -> SeriesAnswer {
+    let mut series = told.result;
     if rendering == Rendering::Csv {
-        return Answer::new(file(series));
+        return file(&series);
     }
-    let points = series
-        .iter()
-        .filter_map(|series| series.get("days")?.as_array())
-        .map(|days| days.len().max(1));
+    let points = series.iter().map(|series| series.days.len().max(1));
     let length = serde_json::to_string(filter).map_or(usize::MAX, |text| text.len());
     let has_urls = points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES;
     for series in series.iter_mut().filter(|_| has_urls) {
         add_urls(series, filter, project);
     }
-    let is_other = |series: &Value| {
-        let value = series.get("breakdown_value");
-        value.is_some_and(|value| *value == json!(OTHER) || *value == json!([OTHER]))
+    let is_other = |series: &Series| match &series.breakdown_value {
+        Some(BreakdownValue::One(value)) => value == OTHER,
+        Some(BreakdownValue::Several(values)) => matches!(&values[..], [value] if value == OTHER),
+        _ => false,
     };
     let next = series.iter().any(is_other).then(|| Breakdown::end_of_page(breakdown));
-    Answer::new(Shown::Values(told.into_body(settings), next))
+    SeriesAnswer::Answer(TrendAnswer::of(told.how.computed(settings), series), next)
 }
 
 /// A file with a line for each series: how it is called, and its number in each interval, by the labels of these. Where
 /// clocks go back two hours of a day have one label, and a column each.
-fn file(series: &[Value]) -> Shown {
+fn file(series: &[Series]) -> SeriesAnswer {
     let mut head = vec!["series".to_owned()];
     let mut places: HashMap<(String, usize), usize> = HashMap::new();
     let mut lines: Vec<Vec<Value>> = Vec::new();
     for one in series {
-        let list =
-            |name: &str| one.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut line = vec![one.get("label").cloned().unwrap_or_default()];
-        let labels = list("labels").into_iter();
-        let labels = labels.map(|label| label.as_str().unwrap_or_default().to_owned());
-        let mut cells: Vec<(String, Value)> = labels.zip(list("data")).collect();
+        let mut line = vec![Value::from(one.label.as_str())];
+        let mut cells: Vec<(String, Number)> =
+            one.labels.iter().cloned().zip(one.data.iter().copied()).collect();
         // One number for the whole range has no label.
-        let whole = one.get("aggregated_value").cloned();
-        cells.extend(whole.map(|number| ("value".to_owned(), number)));
+        cells.extend(one.aggregated_value.map(|number| ("value".to_owned(), number)));
         let mut times: HashMap<String, usize> = HashMap::new();
         for (label, number) in cells {
             let time = times.entry(label.clone()).or_default();
@@ -194,66 +194,43 @@ fn file(series: &[Value]) -> Shown {
             });
             line.resize(line.len().max(place + 1), Value::Null);
             if let Some(cell) = line.get_mut(place) {
-                *cell = number;
+                *cell = as_json(&number);
             }
         }
         lines.push(line);
     }
-    Shown::Lines(head, lines)
+    SeriesAnswer::File(head, lines)
 }
 
-/// An answer to an older client, with the schema of `D`.
+/// Series for an older client.
 #[derive(Debug)]
-pub struct Answer<D> {
-    shown: Shown,
-    described: PhantomData<fn() -> D>,
-}
-
-/// What an answer consists of.
-#[derive(Debug)]
-enum Shown {
-    /// An object, with a link to further values of a breakdown, by how many come before these.
-    Values(Map<String, Value>, Option<usize>),
-    /// What has no links: an object, or the rows of a file.
-    Value(Value),
+pub enum SeriesAnswer {
+    /// With how many values of a breakdown come before further ones.
+    Answer(TrendAnswer, Option<usize>),
     /// The lines of a file, and their head.
-    Lines(Vec<String>, Vec<Vec<Value>>),
+    File(Vec<String>, Vec<Vec<Value>>),
 }
 
-impl<D> Answer<D> {
-    fn new(shown: Shown) -> Self {
-        Self { shown, described: PhantomData }
-    }
-
-    fn value(value: Value) -> Self {
-        Self::new(Shown::Value(value))
-    }
-}
-
-impl<D: JsonSchema> Output for Answer<D> {
+impl Output for SeriesAnswer {
     fn describe(shape: &mut Shape) {
-        shape.success = Some(Success::of::<D>(StatusCode::OK, "The answer"));
+        shape.success = Some(Success::of::<TrendAnswer>(StatusCode::OK, "The answer"));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         let cpu = &reply.app.node.cpu;
-        let value = match self.shown {
-            Shown::Lines(head, lines) => {
-                return beside(cpu, move || Ok(csv::of_lines(&head, &lines))).await;
-            }
-            Shown::Value(value) => value,
-            Shown::Values(mut body, further) => {
+        match self {
+            Self::File(head, lines) => beside(cpu, move || Ok(csv::of_lines(&head, &lines))).await,
+            Self::Answer(answer, further) => {
                 let public_url = reply.app.node.config.http.public_url.as_deref();
                 let next = further.map(|further| {
                     let link = Page::link_to(reply.request, public_url, &[]);
                     let separator = if link.ends_with('?') { "" } else { "&" };
                     format!("{link}{separator}{OFFSET}={further}")
                 });
-                body.insert("next".to_owned(), json!(next));
-                Value::Object(body)
+                let answer = TrendAnswer { next, ..answer };
+                csv::answer(cpu, StatusCode::OK, reply.rendering, answer).await
             }
-        };
-        csv::answer(cpu, StatusCode::OK, reply.rendering, value).await
+        }
     }
 }
 
@@ -266,30 +243,47 @@ fn node_of(filter: &Filter) -> Result<Value, NodeError> {
     }
 }
 
-/// The answer to an insight as older clients get it.
+/// The answer to the filters of an older client.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) result: Value,
-    is_cached: bool,
-    at: UnixMicros,
-    timings: Value,
+pub(super) struct Told<R> {
+    /// The answer.
+    pub(super) result: R,
+    /// How it was computed.
+    pub(super) how: How,
 }
 
-impl Told {
-    /// One that was made without data.
-    pub(super) fn now(app: &App, result: Value) -> Self {
-        Self { result, is_cached: false, at: app.node.clock.now(), timings: json!([]) }
+/// How an answer was computed.
+#[derive(Debug)]
+pub(super) struct How {
+    is_cached: bool,
+    at: UnixMicros,
+    timings: Vec<Value>,
+}
+
+impl How {
+    /// Without data.
+    pub(super) fn now(app: &App) -> Self {
+        Self { is_cached: false, at: app.node.clock.now(), timings: Vec::new() }
     }
 
-    /// The body of its response.
-    pub(super) fn into_body(self, settings: &ProjectSettings) -> Map<String, Value> {
-        Map::from_iter([
-            ("result".to_owned(), self.result),
-            ("timezone".to_owned(), json!(settings.timezone)),
-            ("is_cached".to_owned(), json!(self.is_cached)),
-            ("last_refresh".to_owned(), json!(self.at.to_rfc3339())),
-            ("timings".to_owned(), self.timings),
-        ])
+    /// As clients get it.
+    pub(super) fn computed(self, settings: &ProjectSettings) -> Computed {
+        let Self { is_cached, at, timings } = self;
+        let timezone = settings.timezone.clone();
+        Computed { is_cached, last_refresh: at.to_rfc3339(), timezone, timings }
+    }
+}
+
+impl Told<Answer> {
+    /// The same with the answer of its kind.
+    ///
+    /// # Errors
+    ///
+    /// It has another kind: a bug.
+    pub(super) fn of<R>(self, of: impl FnOnce(Answer) -> Option<R>) -> Result<Told<R>, Problem> {
+        let Self { result, how } = self;
+        let wrong = || Problem::new(Kind::Internal, "error", "The answer has another kind.");
+        of(result).map(|result| Told { result, how }).ok_or_else(wrong)
     }
 }
 
@@ -299,7 +293,7 @@ pub(super) async fn told(
     app: &App,
     asker: &Principal,
     (node, filter): (&Value, &Filter),
-) -> Result<Told, Problem> {
+) -> Result<Told<Answer>, Problem> {
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let question = Question::Insight(Box::new(insight));
@@ -321,59 +315,66 @@ pub(super) async fn told(
             status::cancellable(app, asker, id, computing).await?
         }
     };
+    let node = node.clone();
     let read = move || {
         let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
-        let result = json::restore(&answer.results).map_err(failed)?;
-        let timings = answer.told().map_err(failed)?.remove("timings").unwrap_or_else(|| json!([]));
-        Ok(Told { result, is_cached, at: answer.at, timings })
+        let result = json::read_as(AnswerTo(&node), &answer.results).map_err(failed)?;
+        let timings = match answer.told().map_err(failed)?.remove("timings") {
+            Some(Value::Array(timings)) => timings,
+            _ => Vec::new(),
+        };
+        Ok(Told { result, how: How { is_cached, at: answer.at, timings } })
     };
     beside(&app.node.cpu, read).await
 }
 
 /// Adds to each point of a series the address of the persons behind it.
-fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
-    let Value::Object(fields) = series else { return };
-    let Some(action) = fields.get("action").filter(|action| !action.is_null()).cloned() else {
-        return;
-    };
+fn add_urls(series: &mut Series, filter: &Filter, project: i64) {
+    let Some(action) = &series.action else { return };
     let mut base: Filter = filter.clone();
     for name in OF_POINTS {
         base.remove(name);
     }
-    let days = fields.get("days").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut of_entity = Map::new();
-    for (name, key) in [
-        ("entity_id", "id"),
-        ("entity_type", "type"),
-        ("entity_math", "math"),
-        ("entity_order", "order"),
+    for (name, value) in [
+        ("entity_id", as_json(&action.id)),
+        ("entity_type", as_json(&action.kind)),
+        ("entity_math", as_json(&action.math)),
+        ("entity_order", as_json(&action.order)),
     ] {
-        of_entity.insert(name.to_owned(), action.get(key).cloned().unwrap_or_default());
+        of_entity.insert(name.to_owned(), value);
     }
-    if let Some(value) = fields.get("breakdown_value") {
-        of_entity.insert("breakdown_value".to_owned(), value.clone());
+    if let Some(value) = &series.breakdown_value {
+        of_entity.insert("breakdown_value".to_owned(), as_json(value));
     }
-    if fields.get("compare_label").and_then(Value::as_str) == Some("previous") {
+    if series.compare_label == Some(Period::Previous) {
         of_entity.insert("period".to_owned(), json!("previous"));
     }
-    if let Some(status) = fields.get("status") {
-        of_entity.insert("lifecycle_type".to_owned(), status.clone());
+    if let Some(status) = &series.status {
+        of_entity.insert("lifecycle_type".to_owned(), as_json(status));
     }
     let (list, name) = match legacy::text(filter, "insight").as_deref() {
         Some("LIFECYCLE") => ("persons/lifecycle/", "target_date"),
         Some("STICKINESS") => ("persons/stickiness/", "stickiness_days"),
         _ => ("persons/trends/", "day"),
     };
-    let url = |day: &Value| {
+    let url = |day: Value| {
         let mut point = base.clone();
         point.extend(of_entity.clone());
-        point.insert(name.to_owned(), day.clone());
-        let url = address(project, list, &point);
-        json!({"filter": point, "url": url})
+        point.insert(name.to_owned(), day);
+        let url = Value::String(address(project, list, &point));
+        let filter = Value::Object(point);
+        Map::from_iter([("filter".to_owned(), filter), ("url".to_owned(), url)])
     };
-    let urls =
-        if days.is_empty() { vec![url(&Value::Null)] } else { days.iter().map(url).collect() };
-    fields.insert("persons_urls".to_owned(), Value::Array(urls));
+    series.persons_urls = Some(match series.days.is_empty() {
+        true => vec![url(Value::Null)],
+        false => series.days.iter().map(|day| url(as_json(day))).collect(),
+    });
+}
+
+/// A part of an answer as a value of a filter.
+pub(super) fn as_json(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
 }
 
 /// The address of a list of a project with filters.

@@ -1,7 +1,7 @@
 //! Compares how many of those who come through the funnel do something with how many of the others do:
 //! [`Answer`].
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::correlation::counts::{Counts, Pair, Thing};
 use crate::correlation::values::parts;
@@ -156,11 +156,6 @@ impl Answer {
     pub fn shown(&self) -> Correlations {
         let events = self.rows.iter().map(Correlated::shown).collect();
         Correlations { events, skewed: self.is_skewed }
-    }
-
-    /// The same as JSON.
-    pub fn body(&self) -> Value {
-        serde_json::to_value(self.shown()).unwrap_or_default()
     }
 }
 

@@ -1,9 +1,6 @@
-//! The answer of the API, which [`AnswerTo`] reads, as a chart and a table: [`shown`].
+//! An answer as a chart and a table: [`shown`].
 
 use maud::{Markup, html};
-use serde::de::DeserializeSeed;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use crate::chart::table;
 use crate::chart::table::Table;
@@ -12,14 +9,10 @@ use crate::insight::links::Links;
 use crate::insight::{funnel, paths, retention, trends};
 use crate::parts;
 use crate::parts::{Elsewhere, code, page, query};
-use crate::state::insight::Kind;
 use crate::state::node::node;
 use crate::state::sql::Span;
 use crate::state::{curl, sql};
 use weir_api::insights::Answer;
-use weir_api::insights::correlation::Correlations;
-use weir_api::insights::funnel::{Funnel, Steps, Times};
-use weir_wire::query_node::unwrapped;
 
 /// Stands in the place of a chart that there is not.
 pub const NO_CHART: &str = "The page has no chart for this kind of insight.";
@@ -41,37 +34,6 @@ pub struct Made {
     pub span: Option<Span>,
     /// The directory of the files of events.
     pub files: String,
-}
-
-/// Reads what the API answers to this query of an insight.
-#[derive(Clone, Copy, Debug)]
-pub struct AnswerTo<'q>(pub &'q Value);
-
-impl<'de> DeserializeSeed<'de> for AnswerTo<'_> {
-    type Value = Answer;
-
-    fn deserialize<D: Deserializer<'de>>(self, results: D) -> Result<Answer, D::Error> {
-        let query = unwrapped(self.0);
-        let shown = query.pointer("/funnelsFilter/funnelVizType").and_then(Value::as_str);
-        let kind = query.get("kind").and_then(Value::as_str);
-        let Some(kind) = Kind::ALL.into_iter().find(|own| Some(own.query()) == kind) else {
-            return Correlations::deserialize(results).map(Answer::Correlations);
-        };
-        match (kind, shown) {
-            (Kind::Trends | Kind::Lifecycle | Kind::Stickiness, _) => {
-                Vec::deserialize(results).map(Answer::Series)
-            }
-            (Kind::Funnel, Some("trends")) => {
-                Vec::deserialize(results).map(Funnel::Trends).map(Answer::Funnel)
-            }
-            (Kind::Funnel, Some("time_to_convert")) => {
-                Times::deserialize(results).map(Funnel::Times).map(Answer::Funnel)
-            }
-            (Kind::Funnel, _) => Steps::deserialize(results).map(Funnel::Steps).map(Answer::Funnel),
-            (Kind::Retention, _) => Vec::deserialize(results).map(Answer::Retention),
-            (Kind::Paths, _) => Vec::deserialize(results).map(Answer::Paths),
-        }
-    }
 }
 
 /// The chart and the table of an answer.

@@ -10,14 +10,16 @@ use crate::chart::table;
 use crate::frame::{Theme, opening};
 use crate::insight::dashboard::{Place, Tile};
 use crate::insight::links::Links;
-use crate::insight::result::{AnswerTo, NO_CHART};
+use crate::insight::result::NO_CHART;
 use crate::insight::saved::Saved;
 use crate::insight::{dashboard, result};
 use crate::pages::sql;
 use crate::parts;
 use crate::parts::{items, text};
 use crate::state::stored;
+use weir_api::insights::AnswerTo;
 use weir_api::query::Rows;
+use weir_wire::query_node::unwrapped;
 
 /// The query of a saved insight, from its JSON; null without one.
 pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;
@@ -134,7 +136,7 @@ fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     }
     let query = query_of(insight);
     let (Some(sketch), Ok(answer)) =
-        (stored::sketch(&query), AnswerTo(&query).deserialize(results))
+        (stored::sketch(&query), AnswerTo(unwrapped(&query)).deserialize(results))
     else {
         return html! { p class="quiet" { (NO_CHART) } };
     };

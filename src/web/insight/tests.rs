@@ -9,11 +9,12 @@ use crate::insight::form::fields::Suggestions;
 use crate::insight::form::form;
 use crate::insight::links::Links;
 use crate::insight::persons::{Persons, list};
-use crate::insight::result::{AnswerTo, shown};
+use crate::insight::result::shown;
 use crate::insight::shared::document;
 use crate::state::insight::{Kind, Question};
 use crate::state::node::node;
 use crate::state::point::Point;
+use weir_api::insights::AnswerTo;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 

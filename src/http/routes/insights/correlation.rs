@@ -1,21 +1,25 @@
 //! Correlation analysis of funnels by the filters of older clients: `insights/funnel/correlation/`, and
 //! `persons/funnel/correlation/` for the persons behind a row.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::openapi::{Parameter, Shape, by_hand};
+use crate::openapi::{Parameter, Shape};
 use crate::operation::input::{InBoth, Parts, input};
+use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{People, find};
-use crate::routes::insights::{Answer, Told, URLS_MAX_BYTES, address, invalid, problem, told};
+use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, invalid, problem, told};
 use crate::routes::query;
 use crate::routes::query::insight;
+use weir_api::insights::Answer;
+use weir_api::insights::correlation::Correlations;
+use weir_api::insights::older::CorrelationAnswer;
 use weir_insights::InsightError;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
@@ -53,7 +57,7 @@ input! {
 
 impl Operation for Correlate {
     type Who = Principal;
-    type Out = Answer<older::CorrelationAnswer>;
+    type Out = Long<CorrelationAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -64,7 +68,11 @@ impl Operation for Correlate {
         let told = match steps.is_some_and(|steps| !steps.is_empty()) {
             true => {
                 let correlation = Correlation::parse(&node).map_err(refused)?;
-                let mut told = told(app, &cx.who, (&node, &filter)).await?;
+                let mut told =
+                    told(app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
+                        Answer::Correlations(correlations) => Some(correlations),
+                        _ => None,
+                    })?;
                 let subjects = match subjects(&correlation, &told.result) {
                     Some(subjects) => subjects,
                     // Some names may be several things: the answer itself says which.
@@ -75,7 +83,7 @@ impl Operation for Correlate {
                         let found = app.engine.within_time(app.engine.apart(found)).await;
                         let found = found.and_then(|found| found).map_err(query::problem)?;
                         let found = found.map_err(failed)?;
-                        told = Told::now(app, found.body());
+                        told = Told { result: found.shown(), how: How::now(app) };
                         found.rows.into_iter().map(|row| row.subject).collect()
                     }
                 };
@@ -87,17 +95,18 @@ impl Operation for Correlate {
                 beside(&app.node.cpu, add).await?
             }
             // A funnel without steps has an answer, too.
-            false => Told::now(app, json!({"events": [], "skewed": false})),
+            false => {
+                let result = Correlations { events: Vec::new(), skewed: false };
+                Told { result, how: How::now(app) }
+            }
         };
-        Ok(Answer::value(Value::Object(told.into_body(&settings))))
+        Ok(Long(CorrelationAnswer::of(told.how.computed(&settings), told.result)))
     }
 }
 
 /// What the rows of an answer are about.
-fn subjects(correlation: &Correlation, answer: &Value) -> Option<Vec<Subject>> {
-    let rows = answer.get("events")?.as_array()?;
-    let subject = |row: &Value| correlation.subject_of(row.pointer("/event/event")?.as_str()?);
-    rows.iter().map(subject).collect()
+fn subjects(correlation: &Correlation, answer: &Correlations) -> Option<Vec<Subject>> {
+    answer.events.iter().map(|row| correlation.subject_of(&row.event.event)).collect()
 }
 
 parameters! {
@@ -179,7 +188,7 @@ impl Operation for Persons {
 
 /// Adds the addresses of the persons of each row.
 fn add_addresses(
-    answer: &mut Value,
+    answer: &mut Correlations,
     (subjects, unit): (&[Subject], Unit),
     (filter, project): (&Filter, i64),
 ) {
@@ -189,20 +198,17 @@ fn add_addresses(
     }
     let length = serde_json::to_string(&base).map_or(usize::MAX, |text| text.len());
     let has_urls = subjects.len().saturating_mul(2).saturating_mul(length) <= URLS_MAX_BYTES;
-    let Some(Value::Array(events)) = answer.get_mut("events") else { return };
-    for (event, subject) in events.iter_mut().zip(subjects).filter(|_| has_urls) {
-        let Value::Object(fields) = event else { continue };
+    for (row, subject) in answer.events.iter_mut().zip(subjects).filter(|_| has_urls) {
         let (name, sent) = people_filter(subject, unit);
-        for (field, is_converted) in
-            [("success_people_url", "true"), ("failure_people_url", "false")]
-        {
+        let url = |is_converted: bool| {
             let mut of_row = base.clone();
             of_row.insert(name.to_owned(), sent.clone());
-            let converted = Value::String(is_converted.to_owned());
+            let converted = Value::String(is_converted.to_string());
             of_row.insert("funnel_correlation_person_converted".to_owned(), converted);
-            let url = address(project, "persons/funnel/correlation/", &of_row);
-            fields.insert(field.to_owned(), Value::String(url));
-        }
+            address(project, "persons/funnel/correlation/", &of_row)
+        };
+        row.success_people_url = Some(url(true));
+        row.failure_people_url = Some(url(false));
     }
 }
 

@@ -1,19 +1,26 @@
 //! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step
 //! of one.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::fields::refused;
-use crate::openapi::{Parameter, by_hand};
+use crate::openapi::Parameter;
 use crate::operation::input::input;
+use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People, find};
-use crate::routes::insights::{Answer, Told, URLS_MAX_BYTES, address, invalid, problem, told};
+use crate::routes::insights::{
+    How, Told, URLS_MAX_BYTES, address, as_json, invalid, problem, told,
+};
 use crate::routes::query::insight;
+use weir_api::insights::Answer;
+use weir_api::insights::funnel::{Conversion, Funnel, Step, Steps};
+use weir_api::insights::older::FunnelAnswer;
+use weir_api::insights::value::BreakdownValue;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
@@ -65,14 +72,14 @@ parameters! {
 
 input! {
     /// How many actors go from step to step.
-    pub struct Funnel {
+    pub struct Convert {
         both sent: Sent<OfFunnel>,
     }
 }
 
-impl Operation for Funnel {
+impl Operation for Convert {
     type Who = Principal;
-    type Out = Answer<older::FunnelAnswer>;
+    type Out = Long<FunnelAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -81,14 +88,17 @@ impl Operation for Funnel {
         let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
         let steps = node.get("series").and_then(Value::as_array);
         let mut told = match steps.is_some_and(|steps| !steps.is_empty()) {
-            true => told(app, &cx.who, (&node, &filter)).await?,
+            true => told(app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
+                Answer::Funnel(funnel) => Some(funnel),
+                _ => None,
+            })?,
             // A funnel without steps has an answer, too.
-            false => Told::now(app, json!([])),
+            false => Told { result: Funnel::Steps(Steps::All(Vec::new())), how: How::now(app) },
         };
         let project = cx.who.project.id.0;
         let answer = move || {
             add_urls(&mut told.result, &filter, project);
-            Ok(Answer::value(Value::Object(told.into_body(&settings))))
+            Ok(Long(FunnelAnswer::of(told.how.computed(&settings), told.result)))
         };
         beside(&app.node.cpu, answer).await
     }
@@ -159,63 +169,65 @@ fn named(error: NodeError) -> NodeError {
 
 /// Adds to each step the addresses of the persons who came to it, and of those who did not come further than to the
 /// step before; and to each point of a trend those of the persons who converted.
-fn add_urls(result: &mut Value, filter: &Filter, project: i64) {
+fn add_urls(funnel: &mut Funnel, filter: &Filter, project: i64) {
     let mut base = filter.clone();
     for name in OF_STEPS {
         base.remove(name);
     }
     let length = serde_json::to_string(&base).map_or(usize::MAX, |text| text.len());
-    let count = |value: &Value| match value {
-        Value::Array(steps) => steps.len(),
-        other => other.get("days").and_then(Value::as_array).map_or(1, Vec::len),
+    let places = match funnel {
+        Funnel::Steps(Steps::All(steps)) => steps.len(),
+        Funnel::Steps(Steps::ByValue(all)) => all.iter().map(Vec::len).sum(),
+        Funnel::Trends(series) => series.iter().map(|series| series.days.len()).sum(),
+        Funnel::Times(_) => 0,
     };
-    let Value::Array(list) = result else { return };
     // Two for each step.
-    let urls = list.iter().map(count).sum::<usize>().saturating_mul(2);
-    if urls.saturating_mul(length) > URLS_MAX_BYTES {
+    if places.saturating_mul(2).saturating_mul(length) > URLS_MAX_BYTES {
         return;
     }
-    for value in list {
-        match value {
-            Value::Array(steps) => {
-                steps.iter_mut().for_each(|step| add_to_step(step, &base, project));
-            }
-            step if step.get("days").is_none() => add_to_step(step, &base, project),
-            series => add_to_series(series, &base, project),
+    match funnel {
+        Funnel::Steps(Steps::All(steps)) => {
+            steps.iter_mut().for_each(|step| add_to_step(step, &base, project));
         }
+        Funnel::Steps(Steps::ByValue(all)) => {
+            all.iter_mut().flatten().for_each(|step| add_to_step(step, &base, project));
+        }
+        Funnel::Trends(all) => {
+            all.iter_mut().for_each(|series| add_to_series(series, &base, project));
+        }
+        Funnel::Times(_) => {}
     }
 }
 
-fn add_to_step(step: &mut Value, base: &Filter, project: i64) {
-    let Value::Object(fields) = step else { return };
-    let order = fields.get("order").and_then(Value::as_i64).unwrap_or(0);
+fn add_to_step(step: &mut Step, base: &Filter, project: i64) {
     let url = |number: i64| {
         let mut point = base.clone();
         point.insert("funnel_step".to_owned(), json!(number));
-        if let Some(value) = fields.get("breakdown_value") {
-            point.insert("funnel_step_breakdown".to_owned(), value.clone());
-        }
-        Value::String(address(project, "persons/funnel/", &point))
+        add_value(&mut point, step.breakdown_value.as_ref());
+        address(project, "persons/funnel/", &point)
     };
-    let converted = url(order + 1);
-    let dropped = if order == 0 { Value::Null } else { url(-order - 1) };
-    fields.insert("converted_people_url".to_owned(), converted);
-    fields.insert("dropped_people_url".to_owned(), dropped);
+    let order = i64::try_from(step.order).unwrap_or(i64::MAX);
+    let dropped = (order > 0).then(|| url(-order - 1));
+    step.converted_people_url = Some(url(order.saturating_add(1)));
+    step.dropped_people_url = Some(dropped);
 }
 
-fn add_to_series(series: &mut Value, base: &Filter, project: i64) {
-    let Value::Object(fields) = series else { return };
-    let days = fields.get("days").and_then(Value::as_array).cloned().unwrap_or_default();
-    let url = |day: Value| {
+fn add_to_series(series: &mut Conversion, base: &Filter, project: i64) {
+    let url = |day: &String| {
         let mut point = base.clone();
-        point.insert("entrance_period_start".to_owned(), day);
+        point.insert("entrance_period_start".to_owned(), json!(day));
         point.insert("drop_off".to_owned(), json!(false));
-        if let Some(value) = fields.get("breakdown_value") {
-            point.insert("funnel_step_breakdown".to_owned(), value.clone());
-        }
-        let url = address(project, "persons/funnel/", &point);
-        json!({"filter": point, "url": url})
+        add_value(&mut point, series.breakdown_value.as_ref());
+        let url = Value::String(address(project, "persons/funnel/", &point));
+        let filter = Value::Object(point);
+        Map::from_iter([("filter".to_owned(), filter), ("url".to_owned(), url)])
     };
-    let urls: Vec<Value> = days.into_iter().map(url).collect();
-    fields.insert("persons_urls".to_owned(), Value::Array(urls));
+    series.persons_urls = Some(series.days.iter().map(url).collect());
+}
+
+/// Limits the persons of a point to those with a value of the breakdown.
+fn add_value(point: &mut Filter, value: Option<&BreakdownValue>) {
+    if let Some(value) = value {
+        point.insert("funnel_step_breakdown".to_owned(), as_json(value));
+    }
 }

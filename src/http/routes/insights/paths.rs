@@ -1,16 +1,17 @@
 //! Paths by the filters of older clients: `insights/path/`, and `persons/path/` for the persons behind a step.
 
-use serde_json::Value;
-
 use crate::auth::Principal;
-use crate::openapi::{Parameter, by_hand};
+use crate::openapi::Parameter;
 use crate::operation::input::input;
+use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People, find};
-use crate::routes::insights::{Answer, invalid, problem, told};
+use crate::routes::insights::{invalid, problem, told};
 use crate::routes::query::insight;
+use weir_api::insights::Answer;
+use weir_api::insights::older::PathsAnswer;
 use weir_insights::insight::ActorsOf;
 use weir_insights::paths::Paths;
 use weir_insights::paths::legacy::paths_query;
@@ -44,17 +45,18 @@ input! {
 
 impl Operation for Path {
     type Who = Principal;
-    type Out = Answer<older::PathsAnswer>;
+    type Out = Long<PathsAnswer>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let filter = self.sent.filter;
         let node = paths_query(&filter).map_err(|error| invalid(&error))?;
         let settings = insight::settings(&cx.who.project);
-        let told = told(&cx.app, &cx.who, (&node, &filter)).await?;
-        let mut body = told.into_body(&settings);
-        body.insert("next".to_owned(), Value::Null);
-        Ok(Answer::value(Value::Object(body)))
+        let told = told(&cx.app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
+            Answer::Paths(edges) => Some(edges),
+            _ => None,
+        })?;
+        Ok(Long(PathsAnswer::of(told.how.computed(&settings), told.result)))
     }
 }
 

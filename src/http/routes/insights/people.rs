@@ -18,7 +18,7 @@ use crate::rendering::Rendering;
 use crate::response::{Attr, Problem, Response};
 use crate::routes::insights::filters::{Parameters, Sent};
 use crate::routes::query::{actors, insight};
-use weir_api::older as api;
+use weir_api::insights::older as api;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_insights::insight::ActorsOf;

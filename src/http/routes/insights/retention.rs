@@ -6,15 +6,19 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::fields::refused;
-use crate::openapi::{Parameter, by_hand};
+use crate::openapi::{Parameter, Shape};
 use crate::operation::input::input;
+use crate::operation::output::{Long, Output, Reply};
 use crate::operation::{Context, Operation};
 use crate::rendering::Rendering;
-use crate::response::Problem;
+use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People, PeopleOfRow, find};
-use crate::routes::insights::{Answer, URLS_MAX_BYTES, address, invalid, problem, told};
+use crate::routes::insights::{URLS_MAX_BYTES, address, invalid, problem, told};
 use crate::routes::query::insight;
+use weir_api::insights::Answer;
+use weir_api::insights::older::RetentionAnswer;
+use weir_api::insights::retention::Row;
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
@@ -46,9 +50,31 @@ input! {
     }
 }
 
+/// A retention for an older client.
+#[derive(Debug)]
+pub enum RetentionOut {
+    /// As JSON.
+    Answer(RetentionAnswer),
+    /// As a file.
+    File(Vec<Row>),
+}
+
+impl Output for RetentionOut {
+    fn describe(shape: &mut Shape) {
+        Long::<RetentionAnswer>::describe(shape);
+    }
+
+    async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
+        match self {
+            Self::Answer(answer) => Long(answer).respond(reply).await,
+            Self::File(rows) => Long(rows).respond(reply).await,
+        }
+    }
+}
+
 impl Operation for Triangle {
     type Who = Principal;
-    type Out = Answer<older::RetentionAnswer>;
+    type Out = RetentionOut;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
@@ -56,31 +82,40 @@ impl Operation for Triangle {
         let settings = insight::settings(&cx.who.project);
         let node = retention_query(&filter).map_err(|error| invalid(&error))?;
         let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
-        let mut told = told(&cx.app, &cx.who, (&node, &filter)).await?;
+        let told = told(&cx.app, &cx.who, (&node, &filter)).await?;
+        let mut told = told.of(|answer| match answer {
+            Answer::Retention(rows) => Some(rows),
+            _ => None,
+        })?;
         let (project, rendering) = (cx.who.project.id.0, cx.rendering);
         let answer = move || {
             add_urls(&mut told.result, &retention, (&filter, project));
-            Ok(Answer::value(match rendering {
-                Rendering::Csv => told.result,
-                Rendering::Json => Value::Object(told.into_body(&settings)),
-            }))
+            Ok(match rendering {
+                Rendering::Csv => RetentionOut::File(told.result),
+                Rendering::Json => {
+                    let answer = RetentionAnswer::of(told.how.computed(&settings), told.result);
+                    RetentionOut::Answer(answer)
+                }
+            })
         };
         beside(&cx.app.node.cpu, answer).await
     }
 }
 
 /// Adds to rows the addresses of their persons, and leaves the cells that they have.
-fn add_urls(result: &mut Value, retention: &Retention, (filter, project): (&Filter, i64)) {
+fn add_urls(rows: &mut [Row], retention: &Retention, (filter, project): (&Filter, i64)) {
     let length = serde_json::to_string(filter).map_or(usize::MAX, |text| text.len());
-    let rows = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     let urls = rows.len().saturating_mul(retention.rows());
     let has_urls = urls.saturating_mul(length) <= URLS_MAX_BYTES;
     // Those of each value of the breakdown follow each other.
     for (row, at) in rows.iter_mut().zip((0..retention.rows()).cycle()) {
-        let value = row.get("breakdown_value").cloned();
-        let url = has_urls.then(|| url_of(filter, project, (at, value)));
-        let shown = retention.rows().saturating_sub(at);
-        cut(row, shown, url.as_deref());
+        let url = has_urls.then(|| url_of(filter, project, (at, row.breakdown_value.as_deref())));
+        row.values.truncate(retention.rows().saturating_sub(at));
+        for cell in &mut row.values {
+            cell.people = Some([]);
+            cell.people_url = Some(url.clone());
+        }
+        row.people_url = Some(url);
     }
 }
 
@@ -129,26 +164,11 @@ impl Operation for Persons {
 }
 
 /// The address of the persons of a row, which may be one of a value of the breakdown.
-fn url_of(filter: &Filter, project: i64, (row, value): (usize, Option<Value>)) -> String {
+fn url_of(filter: &Filter, project: i64, (row, value): (usize, Option<&str>)) -> String {
     let mut filter = filter.clone();
     filter.insert(ROW.to_owned(), json!(row));
     if let Some(value) = value {
         filter.insert(VALUES.to_owned(), json!([value]));
     }
     address(project, "persons/retention/", &filter)
-}
-
-/// Leaves the cells of a row up to the last interval of all rows, and says where their persons are.
-fn cut(row: &mut Value, cells: usize, url: Option<&str>) {
-    let Value::Object(row) = row else { return };
-    if let Some(Value::Array(values)) = row.get_mut("values") {
-        values.truncate(cells);
-        for value in values {
-            if let Value::Object(value) = value {
-                value.insert("people".to_owned(), json!([]));
-                value.insert("people_url".to_owned(), json!(url));
-            }
-        }
-    }
-    row.insert("people_url".to_owned(), json!(url));
 }

@@ -28,7 +28,7 @@ use crate::routes::pages::files;
 use crate::routes::pages::insights::load::{saved_of, suggestions};
 use crate::routes::pages::visit::{Later, Page, Sent, Visit, apart, file, see_other};
 use crate::routes::query::insight;
-use weir_api::insights::Answer;
+use weir_api::insights::{Answer, AnswerTo};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as Fault;
@@ -41,7 +41,7 @@ use weir_metadata::accounts::Project;
 use weir_metadata::documents;
 use weir_web::insight::form::form;
 use weir_web::insight::links::Links;
-use weir_web::insight::result::{AnswerTo, Made};
+use weir_web::insight::result::Made;
 use weir_web::insight::saved::Kept;
 use weir_web::insight::{links, result, saved as shown};
 use weir_web::parts::{FILES, failed};
@@ -50,6 +50,7 @@ use weir_web::state::node::node;
 use weir_web::state::parameters::{Parameters, Wrong};
 use weir_web::state::series::{Event, Series};
 use weir_web::state::sql::Span;
+use weir_wire::query_node::unwrapped;
 
 /// The element that holds an answer.
 const RESULT: &str = "result";
@@ -221,7 +222,7 @@ async fn computed(
 ) -> Result<Computed, Problem> {
     let began = app.node.clock.monotonic();
     let (kept, is_cached) = insight::kept_or_computed(app, project, query).await?;
-    let (own, asked) = (Arc::clone(&kept), query.clone());
+    let (own, asked) = (Arc::clone(&kept), unwrapped(query).clone());
     let read = move || {
         let answer = json::read_as(AnswerTo(&asked), &own.results);
         answer.map_err(|error| Problem::of(Fault::Internal, &error))
