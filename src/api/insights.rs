@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::insights::correlation::Correlations;
-use crate::insights::funnel::{Funnel, Steps, Times};
+use crate::insights::funnel::{Funnel, FunnelTo};
 use crate::insights::paths::Edge;
 use crate::insights::retention::Row;
 use crate::insights::series::Series;
@@ -43,22 +43,13 @@ impl<'de> DeserializeSeed<'de> for AnswerTo<'_> {
     type Value = Answer;
 
     fn deserialize<D: Deserializer<'de>>(self, results: D) -> Result<Answer, D::Error> {
-        let text = |path: &str| self.0.pointer(path).and_then(Value::as_str);
-        match (text("/kind").unwrap_or_default(), text("/funnelsFilter/funnelVizType")) {
-            ("TrendsQuery" | "LifecycleQuery" | "StickinessQuery", _) => {
+        match self.0.get("kind").and_then(Value::as_str).unwrap_or_default() {
+            "TrendsQuery" | "LifecycleQuery" | "StickinessQuery" => {
                 Vec::deserialize(results).map(Answer::Series)
             }
-            ("FunnelsQuery", Some("trends")) => {
-                Vec::deserialize(results).map(Funnel::Trends).map(Answer::Funnel)
-            }
-            ("FunnelsQuery", Some("time_to_convert")) => {
-                Times::deserialize(results).map(Funnel::Times).map(Answer::Funnel)
-            }
-            ("FunnelsQuery", _) => {
-                Steps::deserialize(results).map(Funnel::Steps).map(Answer::Funnel)
-            }
-            ("RetentionQuery", _) => Vec::deserialize(results).map(Answer::Retention),
-            ("PathsQuery", _) => Vec::deserialize(results).map(Answer::Paths),
+            "FunnelsQuery" => FunnelTo(self.0).deserialize(results).map(Answer::Funnel),
+            "RetentionQuery" => Vec::deserialize(results).map(Answer::Retention),
+            "PathsQuery" => Vec::deserialize(results).map(Answer::Paths),
             _ => Correlations::deserialize(results).map(Answer::Correlations),
         }
     }

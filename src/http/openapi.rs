@@ -44,14 +44,11 @@ pub struct Shape {
     pub(super) body: Option<Body>,
     /// `None` if it is always refused.
     pub(super) success: Option<Success>,
-    /// Media types that the answer may have besides JSON, in UTF-8 or not.
-    pub(super) files: &'static [(&'static str, IsText)],
+    /// Media types that the answer may have besides JSON, and whether each is a text.
+    pub(super) files: &'static [(&'static str, bool)],
     /// Responses besides it with a content of their own.
     pub(super) others: Vec<Success>,
 }
-
-/// Whether a file is a text.
-pub(super) type IsText = bool;
 
 impl Shape {
     /// Nothing is read, nothing answered.

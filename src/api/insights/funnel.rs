@@ -1,7 +1,8 @@
-//! Answers of funnels: [`Funnel`].
+//! Answers of funnels: [`Funnel`], and what reads one by its question, [`FunnelTo`].
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeSeed;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::insights::value::{BreakdownValue, EntityId, EntityKind};
@@ -17,6 +18,22 @@ pub enum Funnel {
     Trends(Vec<Conversion>),
     /// How long they take.
     Times(Times),
+}
+
+/// Reads the answer to this node of a funnel, which nothing is around any more.
+#[derive(Clone, Copy, Debug)]
+pub struct FunnelTo<'q>(pub &'q Value);
+
+impl<'de> DeserializeSeed<'de> for FunnelTo<'_> {
+    type Value = Funnel;
+
+    fn deserialize<D: Deserializer<'de>>(self, results: D) -> Result<Funnel, D::Error> {
+        match self.0.pointer("/funnelsFilter/funnelVizType").and_then(Value::as_str) {
+            Some("trends") => Vec::deserialize(results).map(Funnel::Trends),
+            Some("time_to_convert") => Times::deserialize(results).map(Funnel::Times),
+            _ => Steps::deserialize(results).map(Funnel::Steps),
+        }
+    }
 }
 
 /// The steps of a funnel.

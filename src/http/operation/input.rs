@@ -142,23 +142,9 @@ impl InQuery for Page {
     }
 }
 
-/// `search`, a part of a name; empty without one.
+/// A text that many endpoints take under the name of the field, such as `search`; empty without one.
 #[derive(Clone, Debug, Default)]
-pub struct Search(pub String);
-
-impl InQuery for Search {
-    fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
-        shape.query.push(Parameter::shared(name));
-    }
-
-    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
-        Ok(Self(request.query(name).unwrap_or_default().into_owned()))
-    }
-}
-
-/// A text that many endpoints take under the name of the field.
-#[derive(Clone, Debug, Default)]
-pub struct Shared(pub Option<String>);
+pub struct Shared(pub String);
 
 impl InQuery for Shared {
     fn describe(name: &'static str, _: &'static str, shape: &mut Shape) {
@@ -166,7 +152,7 @@ impl InQuery for Shared {
     }
 
     fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
-        <Option<String> as InQuery>::take(request, name).map(Self)
+        Ok(Self(request.query(name).unwrap_or_default().into_owned()))
     }
 }
 

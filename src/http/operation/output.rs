@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::beside::beside;
-use crate::budget::{Counted, Memory};
+use crate::budget::{Counted, Memory, Reservation};
 use crate::csv;
 use crate::openapi::{Paging, Shape, Success};
 use crate::page::{Envelope, Page};
@@ -20,6 +20,7 @@ use crate::rows::{Added, Rows};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
+use weir_event::json;
 
 /// How the text of a page without rows ends.
 const NO_RESULTS: &str = ",\"results\":[]}";
@@ -132,22 +133,37 @@ impl Output for Never {
 }
 
 /// A list, of which it may be a page.
-pub trait Items: Output {
-    /// The items, as clients get them.
+pub(crate) trait Items: Output {
+    /// The items, as clients get them; `held` counts their memory besides what it counts already.
     ///
     /// # Errors
     ///
-    /// One has no form in JSON: a bug.
-    fn into_items(self) -> Result<Vec<Value>, Problem>;
+    /// 503 if the memory budget is used up.
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem>;
 
     /// Whether there are items after those of the page.
     fn has_next(&self) -> bool;
 }
 
-/// Items as clients get them.
-pub(crate) fn as_values<T: Serialize>(items: Vec<T>) -> Result<Vec<Value>, Problem> {
-    let values = items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>();
-    values.map_err(|error| Problem::of(Kind::Internal, &error))
+/// An item as clients get it, whose memory `held` counts from now on.
+pub(crate) fn as_value(
+    held: &mut Reservation,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,
+) -> Result<Value, Problem> {
+    let failed = |error| Problem::of(Kind::Internal, &error);
+    let mut text = Vec::new();
+    write(&mut text).map_err(failed)?;
+    held.hold_parsed(&text)?;
+    json::restore(&text).map_err(failed)
+}
+
+/// The same of all items of a list.
+pub(crate) fn as_values<T: Serialize>(
+    items: Vec<T>,
+    held: &mut Reservation,
+) -> Result<Vec<Value>, Problem> {
+    let one = |item: T| as_value(held, |text| serde_json::to_writer(text, &item));
+    items.into_iter().map(one).collect()
 }
 
 /// A page of a list; written beside the threads of sockets, as JSON or as CSV where the row says so.
@@ -174,8 +190,8 @@ impl<T> Listed<T> {
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Items for Listed<T> {
-    fn into_items(self) -> Result<Vec<Value>, Problem> {
-        as_values(self.results)
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem> {
+        as_values(self.results, held)
     }
 
     fn has_next(&self) -> bool {
@@ -207,8 +223,8 @@ pub struct Paged<T> {
 }
 
 impl<T: Serialize + JsonSchema + Send> Items for Paged<T> {
-    fn into_items(self) -> Result<Vec<Value>, Problem> {
-        as_values(self.rows.into_values())
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem> {
+        as_values(self.rows.into_values(), held)
     }
 
     fn has_next(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::beside::beside;
 use crate::fields::refused;
 use crate::openapi::by_hand::AnyObject;
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InQuery, Named, New, Search, input, part};
+use crate::operation::input::{InQuery, Named, New, Shared, input, part};
 use crate::operation::output::{Created, Never, PageRows, Paged};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
@@ -50,7 +50,7 @@ use weir_query::persons::people::InCohort;
 input! {
     /// Cohorts that are not deleted, newest first.
     pub struct List {
-        query search: Search,
+        query search: Shared,
         query kind: Option<IsStatic>,
         query page: Page,
     }
@@ -76,7 +76,7 @@ impl Operation for List {
     const SCOPE: &'static str = "cohort:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let Self { search: Search(search), kind, page } = self;
+        let Self { search: Shared(search), kind, page } = self;
         let (snapshot, search) = (cx.snapshot(), search.to_lowercase());
         let is_wanted = |cohort: &&Arc<StoredCohort>| {
             kind.is_none_or(|IsStatic(wanted)| wanted == cohort.is_static)

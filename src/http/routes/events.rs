@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::beside::beside;
+use crate::budget::Reservation;
 use crate::openapi::{Either, Parameter, Shape, Success};
 use crate::operation::input::{Each, InQuery, Shared, input};
 use crate::operation::output::{Items, Long, Output, PageRows, Reply, as_values};
@@ -57,8 +58,8 @@ input! {
         /// A JSON list of property filters
         query properties: OfProperties,
         /// A time, or a span such as -7d
-        query after: Time,
-        query before: Time,
+        query after: Option<String>,
+        query before: Option<String>,
         /// A JSON list of columns
         query select: Columns,
         query orderBy: NewestFirst,
@@ -68,7 +69,7 @@ input! {
 /// A page of events.
 #[derive(Debug)]
 pub enum Newest {
-    /// As JSON; `has_more` of these may be there behind the page.
+    /// As JSON.
     Page {
         /// Which page.
         page: Page,
@@ -84,8 +85,8 @@ pub enum Newest {
 }
 
 impl Items for Newest {
-    fn into_items(self) -> Result<Vec<Value>, Problem> {
-        as_values(self.into_events())
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem> {
+        as_values(self.into_events(), held)
     }
 
     fn has_next(&self) -> bool {
@@ -179,7 +180,8 @@ impl List {
         project: ProjectId,
     ) -> Result<Option<EventsQuestion>, Problem> {
         let now = app.node.metadata.snapshot().now(project, app.node.clock.now());
-        let (after, before) = (self.after.at("after", now)?, self.before.at("before", now)?);
+        let after = time("after", self.after, now)?;
+        let before = time("before", self.before, now)?;
         if let (Some(after), Some(before)) = (after, before)
             && after > before
         {
@@ -193,10 +195,9 @@ impl List {
                 found => found,
             },
         };
-        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         Ok(Some(EventsQuestion {
-            event: given(self.event),
-            distinct_id: given(self.distinct_id.0),
+            event: self.event.filter(|name| !name.is_empty()),
+            distinct_id: Some(self.distinct_id.0).filter(|id| !id.is_empty()),
             person,
             properties: self.properties.0,
             after,
@@ -281,28 +282,11 @@ impl InQuery for OfProperties {
 }
 
 /// A time, or a span before now; none without a text.
-#[derive(Clone, Debug, Default)]
-pub struct Time(pub String);
-
-impl Time {
-    fn at(&self, name: &'static str, now: Now) -> Result<Option<UnixMicros>, Problem> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let time = Moment::parse(&self.0).and_then(|moment| moment.resolve(now));
-        let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
-        time.map(Some).ok_or_else(wrong)
-    }
-}
-
-impl InQuery for Time {
-    fn describe(name: &'static str, about: &'static str, shape: &mut Shape) {
-        shape.query.push(Parameter::text(name).about(about));
-    }
-
-    fn take(request: &Request, name: &'static str) -> Result<Self, Problem> {
-        Ok(Self(request.query(name).unwrap_or_default().into_owned()))
-    }
+fn time(name: &'static str, text: Option<String>, now: Now) -> Result<Option<UnixMicros>, Problem> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
+    let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
+    time.map(Some).ok_or_else(wrong)
 }
 
 /// The columns of a table, instead of events; none for these.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::openapi::{Parameter, Shape};
-use crate::operation::input::{InQuery, Search, input};
+use crate::operation::input::{InQuery, Shared, input};
 use crate::operation::output::Paged;
 use crate::operation::{Context, Operation};
 use crate::page::Page;
@@ -75,7 +75,7 @@ input! {
     /// Groups of a type, newest first.
     pub struct List {
         query group_type_index: TypeIndex,
-        query search: Search,
+        query search: Shared,
         query page: Page,
     }
 }
@@ -86,7 +86,7 @@ impl Operation for List {
     const SCOPE: &'static str = "group:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let Self { group_type_index: TypeIndex(index), search: Search(search), page } = self;
+        let Self { group_type_index: TypeIndex(index), search: Shared(search), page } = self;
         let part = Part { offset: page.offset, limit: page.limit };
         let search = Some(search).filter(|text| !text.is_empty());
         let (engine, project) = (&cx.app.engine, cx.who.project.id);

@@ -11,9 +11,11 @@ pub mod points;
 pub mod retention;
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 
 use hyper::StatusCode;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
@@ -33,7 +35,6 @@ use crate::routes::query::{insight, status};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
 use weir_api::insights::value::{BreakdownValue, Number};
-use weir_api::insights::{Answer, AnswerTo};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -134,10 +135,7 @@ async fn series_of(
     filter.remove("limit");
     let settings = insight::settings(&cx.who.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
-    let told = told(&cx.app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
-        Answer::Series(series) => Some(series),
-        _ => None,
-    })?;
+    let told = told(cx, (&node, &filter), plain).await?;
     let (project, rendering) = (cx.who.project.id.0, cx.rendering);
     let show = move || {
         let breakdown = node.get("breakdownFilter");
@@ -274,26 +272,15 @@ impl How {
     }
 }
 
-impl Told<Answer> {
-    /// The same with the answer of its kind.
-    ///
-    /// # Errors
-    ///
-    /// It has another kind: a bug.
-    pub(super) fn of<R>(self, of: impl FnOnce(Answer) -> Option<R>) -> Result<Told<R>, Problem> {
-        let Self { result, how } = self;
-        let wrong = || Problem::new(Kind::Internal, "error", "The answer has another kind.");
-        of(result).map(|result| Told { result, how }).ok_or_else(wrong)
-    }
-}
-
 /// The answer to the node of filters: the kept one if it is still right and no new one is asked for by `refresh`. One that
 /// is computed can be cancelled by the `client_query_id` of the filters meanwhile.
-pub(super) async fn told(
-    app: &App,
-    asker: &Principal,
+/// Its text is read by `read`.
+pub(super) async fn told<R: Send + 'static>(
+    cx: &Context<Principal>,
     (node, filter): (&Value, &Filter),
-) -> Result<Told<Answer>, Problem> {
+    read: impl FnOnce(&[u8]) -> Result<R, serde_json::Error> + Send + 'static,
+) -> Result<Told<R>, Problem> {
+    let (app, asker) = (&cx.app, &cx.who);
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let question = Question::Insight(Box::new(insight));
@@ -315,10 +302,9 @@ pub(super) async fn told(
             status::cancellable(app, asker, id, computing).await?
         }
     };
-    let node = node.clone();
     let read = move || {
         let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
-        let result = json::read_as(AnswerTo(&node), &answer.results).map_err(failed)?;
+        let result = read(&answer.results).map_err(failed)?;
         let timings = match answer.told().map_err(failed)?.remove("timings") {
             Some(Value::Array(timings)) => timings,
             _ => Vec::new(),
@@ -326,6 +312,11 @@ pub(super) async fn told(
         Ok(Told { result, how: How { is_cached, at: answer.at, timings } })
     };
     beside(&app.node.cpu, read).await
+}
+
+/// Reads an answer that has one form.
+pub(super) fn plain<R: DeserializeOwned>(text: &[u8]) -> Result<R, serde_json::Error> {
+    json::read_as(PhantomData, text)
 }
 
 /// Adds to each point of a series the address of the persons behind it.

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
+use crate::budget::Reservation;
 use crate::openapi::Shape;
 use crate::operation::input::{Needed, input};
 use crate::operation::output::{Items, Long, Never, Output, PageRows, Paged, Reply};
@@ -80,8 +81,8 @@ impl Persons {
 }
 
 impl Items for Persons {
-    fn into_items(self) -> Result<Vec<Value>, Problem> {
-        self.page()?.into_items()
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem> {
+        self.page()?.into_items(held)
     }
 
     fn has_next(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::budget::{Memory, Reservation};
 use crate::members::Members;
 use crate::openapi::{Shape, Success};
 use crate::operation::input::{InQuery, input};
-use crate::operation::output::{Items, Output, Reply};
+use crate::operation::output::{Items, Output, Reply, as_value};
 use crate::operation::{Context, Operation};
 use crate::page::{Envelope, Page};
 use crate::request::Request;
@@ -26,9 +26,7 @@ use crate::routes::documents::{body, form};
 use crate::routes::store::problem;
 use crate::rows::PAGE_MAX_BYTES;
 use weir_app::App;
-use weir_base::error::Kind as Fault;
 use weir_event::id::ProjectId;
-use weir_event::json;
 use weir_metadata::documents::{DocumentText, Kind};
 
 /// Most documents of a page.
@@ -117,13 +115,9 @@ impl<K: DocumentKind> Output for Listed<K> {
 }
 
 impl<K: DocumentKind> Items for Listed<K> {
-    fn into_items(self) -> Result<Vec<Value>, Problem> {
-        let item = |body: Members| {
-            let mut text = Vec::new();
-            body.write(&mut text).and_then(|()| json::restore(&text))
-        };
-        let items = self.shown.bodies.into_iter().map(item).collect::<Result<_, _>>();
-        items.map_err(|error| Problem::of(Fault::Internal, &error))
+    fn into_items(self, held: &mut Reservation) -> Result<Vec<Value>, Problem> {
+        let item = |body: Members| as_value(held, |text| body.write(text));
+        self.shown.bodies.into_iter().map(item).collect()
     }
 
     fn has_next(&self) -> bool {

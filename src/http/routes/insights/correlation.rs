@@ -14,10 +14,9 @@ use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{People, find};
-use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, invalid, problem, told};
+use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, invalid, plain, problem, told};
 use crate::routes::query;
 use crate::routes::query::insight;
-use weir_api::insights::Answer;
 use weir_api::insights::correlation::Correlations;
 use weir_api::insights::older::CorrelationAnswer;
 use weir_insights::InsightError;
@@ -68,11 +67,7 @@ impl Operation for Correlate {
         let told = match steps.is_some_and(|steps| !steps.is_empty()) {
             true => {
                 let correlation = Correlation::parse(&node).map_err(refused)?;
-                let mut told =
-                    told(app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
-                        Answer::Correlations(correlations) => Some(correlations),
-                        _ => None,
-                    })?;
+                let mut told = told(cx, (&node, &filter), plain).await?;
                 let subjects = match subjects(&correlation, &told.result) {
                     Some(subjects) => subjects,
                     // Some names may be several things: the answer itself says which.

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use hyper::Method;
 use serde_json::Value;
 
 use crate::openapi::{Body, Parameter, Shape, by_hand};
@@ -56,9 +55,7 @@ impl<P: Parameters> InBoth for Sent<P> {
             .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
             .collect();
         filter.remove("personal_api_key");
-        if request.method == Method::POST {
-            filter.extend(std::mem::take(&mut parts.body).into_values());
-        }
+        filter.extend(std::mem::take(&mut parts.body).into_values());
         known::legacy::check(&filter).map_err(|error| invalid(&error))?;
         let offset = request.query(OFFSET).map(|offset| offset.into_owned());
         Ok(Self { filter, offset, parameters: PhantomData })

@@ -12,15 +12,13 @@ use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
-use crate::routes::insights::people::{OfPoint, People, find};
-use crate::routes::insights::{
-    How, Told, URLS_MAX_BYTES, address, as_json, invalid, problem, told,
-};
+use crate::routes::insights::people::{OfPoint, People};
+use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, as_json, invalid, told};
 use crate::routes::query::insight;
-use weir_api::insights::Answer;
-use weir_api::insights::funnel::{Conversion, Funnel, Step, Steps};
+use weir_api::insights::funnel::{Conversion, Funnel, FunnelTo, Step, Steps};
 use weir_api::insights::older::FunnelAnswer;
 use weir_api::insights::value::BreakdownValue;
+use weir_event::json;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
@@ -88,10 +86,11 @@ impl Operation for Convert {
         let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
         let steps = node.get("series").and_then(Value::as_array);
         let mut told = match steps.is_some_and(|steps| !steps.is_empty()) {
-            true => told(app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
-                Answer::Funnel(funnel) => Some(funnel),
-                _ => None,
-            })?,
+            true => {
+                let own = node.clone();
+                let read = move |text: &[u8]| json::read_as(FunnelTo(&own), text);
+                told(cx, (&node, &filter), read).await?
+            }
             // A funnel without steps has an answer, too.
             false => Told { result: Funnel::Steps(Steps::All(Vec::new())), how: How::now(app) },
         };
@@ -139,8 +138,7 @@ impl Operation for Persons {
             Ok(ActorsOf::Funnels(funnels, asked))
         };
         let actors = read().map_err(|error| invalid(&error))?;
-        let found = find(cx, actors, (&filter, page)).await;
-        People::of(cx, page, found.map_err(problem)?).await
+        People::behind(cx, actors, (&filter, page)).await
     }
 }
 

@@ -7,10 +7,9 @@ use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
-use crate::routes::insights::people::{OfPoint, People, find};
-use crate::routes::insights::{invalid, problem, told};
+use crate::routes::insights::people::{OfPoint, People};
+use crate::routes::insights::{invalid, plain, told};
 use crate::routes::query::insight;
-use weir_api::insights::Answer;
 use weir_api::insights::older::PathsAnswer;
 use weir_insights::insight::ActorsOf;
 use weir_insights::paths::Paths;
@@ -52,10 +51,7 @@ impl Operation for Path {
         let filter = self.sent.filter;
         let node = paths_query(&filter).map_err(|error| invalid(&error))?;
         let settings = insight::settings(&cx.who.project);
-        let told = told(&cx.app, &cx.who, (&node, &filter)).await?.of(|answer| match answer {
-            Answer::Paths(edges) => Some(edges),
-            _ => None,
-        })?;
+        let told = told(cx, (&node, &filter), plain).await?;
         Ok(Long(PathsAnswer::of(told.how.computed(&settings), told.result)))
     }
 }
@@ -85,7 +81,6 @@ impl Operation for Persons {
         let OfPoint { filter, page, .. } = self.sent;
         let read = || Paths::parse(&paths_query(&filter)?);
         let actors = ActorsOf::Paths(read().map_err(|error| invalid(&error))?);
-        let found = find(cx, actors, (&filter, page)).await;
-        People::of(cx, page, found.map_err(problem)?).await
+        People::behind(cx, actors, (&filter, page)).await
     }
 }

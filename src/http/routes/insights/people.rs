@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
@@ -17,6 +17,7 @@ use crate::page::Page;
 use crate::rendering::Rendering;
 use crate::response::{Attr, Problem, Response};
 use crate::routes::insights::filters::{Parameters, Sent};
+use crate::routes::insights::problem;
 use crate::routes::query::{actors, insight};
 use weir_api::insights::older as api;
 use weir_base::error::Kind;
@@ -55,8 +56,7 @@ fn page(parts: &Parts<'_>) -> Result<Page, Problem> {
     let Parts { request, body, .. } = parts;
     let number = |name: &'static str| {
         let sent = request.query(name).map(|text| Value::from(text.into_owned()));
-        let in_body = || body.peek(name).filter(|_| request.method == Method::POST).cloned();
-        let text = match sent.or_else(in_body) {
+        let text = match sent.or_else(|| body.peek(name).cloned()) {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::String(text)) if text.is_empty() => return Ok(None),
             Some(Value::String(text)) => text,
@@ -100,6 +100,16 @@ pub struct People {
 }
 
 impl People {
+    /// Those of a page behind a point, by the filters of the request.
+    pub(super) async fn behind(
+        cx: &Context<Principal>,
+        actors: ActorsOf,
+        (filter, page): (&Filter, Page),
+    ) -> Result<Self, Problem> {
+        let found = find(cx, actors, (filter, page)).await.map_err(problem)?;
+        Self::of(cx, page, found).await
+    }
+
     /// Those who were found, one more than the page has where there are more.
     pub(super) async fn of(
         cx: &Context<Principal>,

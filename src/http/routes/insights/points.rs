@@ -73,8 +73,7 @@ impl Operation for OfTrends {
         let day = legacy::text(&filter, "day");
         let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
         let point = Point { day, breakdown, is_previous, ..Point::default() };
-        let found = find(cx, ActorsOf::Trends(trends, point), (&filter, page)).await;
-        People::of(cx, page, found.map_err(problem)?).await
+        People::behind(cx, ActorsOf::Trends(trends, point), (&filter, page)).await
     }
 }
 

@@ -14,9 +14,8 @@ use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People, PeopleOfRow, find};
-use crate::routes::insights::{URLS_MAX_BYTES, address, invalid, problem, told};
+use crate::routes::insights::{URLS_MAX_BYTES, address, invalid, plain, problem, told};
 use crate::routes::query::insight;
-use weir_api::insights::Answer;
 use weir_api::insights::older::RetentionAnswer;
 use weir_api::insights::retention::Row;
 use weir_insights::insight::ActorsOf;
@@ -82,11 +81,7 @@ impl Operation for Triangle {
         let settings = insight::settings(&cx.who.project);
         let node = retention_query(&filter).map_err(|error| invalid(&error))?;
         let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
-        let told = told(&cx.app, &cx.who, (&node, &filter)).await?;
-        let mut told = told.of(|answer| match answer {
-            Answer::Retention(rows) => Some(rows),
-            _ => None,
-        })?;
+        let mut told = told(cx, (&node, &filter), plain::<Vec<Row>>).await?;
         let (project, rendering) = (cx.who.project.id.0, cx.rendering);
         let answer = move || {
             add_urls(&mut told.result, &retention, (&filter, project));

@@ -3,7 +3,7 @@
 use maud::html;
 
 use crate::beside::beside;
-use crate::operation::input::Search;
+use crate::operation::input::Shared;
 use crate::operation::output::Items;
 use crate::page;
 use crate::response::Problem;
@@ -31,7 +31,7 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     let own = [("group_type_index", &*number), ("search", &*search)];
     let list = |page| {
         let group_type_index = TypeIndex(index);
-        groups::List { group_type_index, search: Search(search.clone()), page }
+        groups::List { group_type_index, search: Shared(search.clone()), page }
     };
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(asking, list, ("groups", format)).await;
@@ -92,7 +92,7 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
 /// `GET cohorts`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let offset = visit.offset();
-    let list = |page| cohorts::List { search: Search::default(), kind: None, page };
+    let list = |page| cohorts::List { search: Shared::default(), kind: None, page };
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, list, ("cohorts", format)).await;
     }

@@ -8,7 +8,7 @@ use crate::operation::input::Shared;
 use crate::operation::output::{Items, Long};
 use crate::page as part;
 use crate::response::Problem;
-use crate::routes::events::{List, OfProperties, Retrieve, Time};
+use crate::routes::events::{List, OfProperties, Retrieve};
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::{event_definitions, ingestion_warnings, query};
@@ -54,9 +54,9 @@ fn list_of(wanted: &Wanted, page: part::Page) -> Result<List, Problem> {
     Ok(List {
         page,
         event: Some(wanted.event.clone()),
-        distinct_id: Shared(Some(wanted.distinct_id.clone())),
+        distinct_id: Shared(wanted.distinct_id.clone()),
         properties: properties.unwrap_or_default(),
-        after: Time(wanted.after.clone()),
+        after: Some(wanted.after.clone()),
         ..List::default()
     })
 }
@@ -65,8 +65,18 @@ fn list_of(wanted: &Wanted, page: part::Page) -> Result<List, Problem> {
 pub(super) async fn load(asking: &Asking, list: List) -> Result<(Vec<Drawn>, bool), Problem> {
     let found = asking.perform(list).await?;
     let has_next = found.has_next();
-    let read = move || Ok(found.into_events().into_iter().map(Drawn::from).collect());
-    Ok((beside(&asking.app.node.cpu, read).await?, has_next))
+    let mut held = asking.memory().reservation();
+    let read = move || {
+        let mut drawn = Vec::new();
+        for event in found.into_events() {
+            held.hold_parsed(event.properties.get().as_bytes())?;
+            drawn.push(Drawn::from(event));
+        }
+        Ok((drawn, held))
+    };
+    let (drawn, held) = beside(&asking.app.node.cpu, read).await?;
+    asking.keep(held);
+    Ok((drawn, has_next))
 }
 
 /// Names of events, for a form; none if the key may not read them.

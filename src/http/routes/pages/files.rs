@@ -51,12 +51,14 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
     list: impl Fn(page::Page) -> O,
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
-    let mut rows = Vec::new();
+    let (mut rows, mut held) = (Vec::new(), asking.memory().reservation());
     loop {
         let page = page::Page { limit: ROWS_MAX, offset: rows.len() };
         let found = asking.perform(list(page)).await?;
         let has_next = found.has_next();
-        let mut part = beside(&asking.app.node.cpu, move || found.into_items()).await?;
+        let read = move || found.into_items(&mut held).map(|part| (part, held));
+        let (mut part, rest) = beside(&asking.app.node.cpu, read).await?;
+        held = rest;
         // A page of a list ends at a number of bytes.
         let goes_on = has_next && !part.is_empty();
         rows.append(&mut part);
@@ -64,6 +66,7 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
             break;
         }
     }
+    asking.keep(held);
     let (name, format) = (name.to_owned(), format.to_owned());
     beside(&asking.app.node.cpu, move || of_objects(&rows, (&name, &format))).await
 }

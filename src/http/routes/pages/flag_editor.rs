@@ -5,7 +5,7 @@ use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
 use serde_json::{Value, json};
 
-use crate::operation::input::{New, Search};
+use crate::operation::input::{New, Shared};
 use crate::page::Page as Part;
 use crate::response::Problem;
 use crate::routes::feature_flags::actions::Revert;
@@ -92,7 +92,7 @@ fn whole(visit: &Visit, flag: Option<&Flag>, draft: &Draft, known: &Known) -> Pa
 pub(super) async fn known(asking: &Asking) -> Known {
     let page = Part { limit: SUGGESTED, offset: 0 };
     let groups = asking.perform(groups::Types {}).await.unwrap_or_default();
-    let list = cohorts::List { search: Search::default(), kind: None, page };
+    let list = cohorts::List { search: Shared::default(), kind: None, page };
     let cohorts = asking.perform(list).await.map(|found| found.rows.into_values());
     let of = property_definitions::owner("person", None).unwrap_or_default();
     let list = property_definitions::List { of, page, ..Default::default() };

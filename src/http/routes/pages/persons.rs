@@ -151,8 +151,7 @@ async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
     if !asking.may("query:read") {
         return Err(missing());
     }
-    let (distinct_id, page) =
-        (Shared(Some(id.to_owned())), part::Page { limit: EVENTS, offset: 0 });
+    let (distinct_id, page) = (Shared(id.to_owned()), part::Page { limit: EVENTS, offset: 0 });
     let (events, _) =
         load(asking, events::List { distinct_id, page, ..Default::default() }).await?;
     if events.is_empty() {
