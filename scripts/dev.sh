@@ -7,8 +7,7 @@
 #   scripts/dev.sh server [FILTER]        tests of the real process: a path such as `capture::`
 #   scripts/dev.sh lint                   the lints of scripts/test.sh
 #
-# Uses the dependencies of the release build; a member alone needs some of these with fewer features, which are built the
-# first time. Members are compiled incrementally and without optimization: fast to build, several times slower to run. For
+# Uses the dependencies of the release build. Members are compiled incrementally and without optimization: fast to build, several times slower to run. For
 # measurements use `cargo build --release`, for a complete check of a change scripts/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +34,13 @@ unit)
     member=${1:?which member?}
     filter=("${@:2}")
     [ "$member" = weir ] || member=weir-$member
-    run -p "$member" --lib
+    # Beside the root, a member needs the features of dependencies that all need together: none is built once more.
+    build=(cargo test --no-run -p weir -p "$member" --lib "${quick[@]}")
+    "${build[@]}" --quiet
+    program=$("${build[@]}" 2>&1 | sed -n "s|^ *Executable .*(\\(.*/${member//-/_}-[^)]*\\))\$|\\1|p")
+    folder=src/${member#weir-}
+    [ -d "$folder" ] || folder=.
+    cd "$folder" && exec "$program" "${filter[@]}"
     ;;
 server)
     # Many of these tests wait for the server: with more at once than cores, none of these is idle.
