@@ -7,8 +7,9 @@
 #   scripts/dev.sh server [FILTER]        tests of the real process: a path such as `capture::`
 #   scripts/dev.sh lint                   the lints of scripts/test.sh
 #
-# Uses the dependencies of the release build. Members are compiled incrementally and without optimization: fast to build, several times slower to run. For
-# measurements use `cargo build --release`, for a complete check of a change scripts/test.sh.
+# Uses the dependencies of the release build. Members are compiled incrementally and without optimization: fast to build,
+# several times slower to run. For measurements use `cargo build --release`, for a complete check of a change
+# scripts/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}

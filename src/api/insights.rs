@@ -68,7 +68,7 @@ mod tests {
     #[track_caller]
     fn check<T: DeserializeOwned + Serialize>(text: &str) {
         let value: Value = serde_json::from_str(text).unwrap();
-        let typed: T = serde_json::from_str(text).unwrap();
+        let typed: T = serde_json::from_str(&value.to_string()).unwrap();
         assert_eq!(serde_json::to_string(&typed).unwrap(), value.to_string());
         let typed: T = serde_json::from_value(value.clone()).unwrap();
         assert_eq!(serde_json::to_string(&typed).unwrap(), value.to_string());

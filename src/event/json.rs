@@ -123,7 +123,8 @@ pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Erro
     of_kind(read_as(Levels(depth_max), text)?)
 }
 
-/// Reads JSON as what `seed` makes of it, nested at most [`DEPTH_MAX`] deep.
+/// Reads JSON as what `seed` makes of it, at most as deep as the parser goes by itself (128). For types that have no
+/// `Value` in them: these would give a meaning to the key of raw values.
 ///
 /// # Errors
 ///

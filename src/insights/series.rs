@@ -6,6 +6,7 @@ use crate::entity::Entity;
 use crate::node::{Node, NodeError};
 use crate::selection::Unit;
 use weir_api::insights::series::SeriesEntity;
+use weir_api::insights::value::AsSent;
 use weir_event::id::ProjectId;
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
@@ -105,7 +106,7 @@ impl Series {
         let node = Node::new(Some(value), &path)?;
         node.without(&["math_multiplier"])?;
         let math = math(&node)?;
-        let of = |name: &str| node.value(name).cloned().unwrap_or_default();
+        let of = |name: &str| node.value(name).map(AsSent::of).unwrap_or_default();
         let action = SeriesEntity {
             custom_name: entity.custom_name.clone(),
             id: entity.id(),
@@ -115,7 +116,7 @@ impl Series {
             math_property: of("math_property"),
             name: entity.name().to_owned(),
             order,
-            properties: entity.properties().clone(),
+            properties: AsSent::of(entity.properties()),
             kind: entity.kind(),
         };
         Ok(Self { entity, math, action })

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::insights::value::{BreakdownValue, EntityId, EntityKind};
+use crate::insights::value::{BreakdownValue, EntityId, EntityKind, PersonsUrl};
 
 /// What is shown of a funnel.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
@@ -104,8 +104,8 @@ pub struct Conversion {
     pub labels: Vec<String>,
     /// The persons behind each number, for the filters of older clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    pub persons_urls: Option<Vec<Map<String, Value>>>,
+    #[schemars(with = "Vec<PersonsUrl>")]
+    pub persons_urls: Option<Vec<PersonsUrl>>,
 }
 
 /// How long actors take from one step to another.

@@ -5,9 +5,8 @@ use std::ops::Not;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use crate::insights::value::{BreakdownValue, EntityId, EntityKind, Number};
+use crate::insights::value::{AsSent, BreakdownValue, EntityId, EntityKind, Number, PersonsUrl};
 
 /// A series.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -47,8 +46,8 @@ pub struct Series {
     pub order: Option<usize>,
     /// The persons behind each number, for the filters of older clients.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    pub persons_urls: Option<Vec<Map<String, Value>>>,
+    #[schemars(with = "Vec<PersonsUrl>")]
+    pub persons_urls: Option<Vec<PersonsUrl>>,
     /// Of a lifecycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
@@ -65,17 +64,17 @@ pub struct SeriesEntity {
     /// What is computed.
     pub math: String,
     /// As it was sent.
-    pub math_group_type_index: Value,
+    pub math_group_type_index: AsSent,
     /// As it was sent.
-    pub math_hogql: Value,
+    pub math_hogql: AsSent,
     /// As it was sent.
-    pub math_property: Value,
+    pub math_property: AsSent,
     /// The name of the events or the action.
     pub name: String,
     /// The number of the series in the query.
     pub order: usize,
     /// The filters, as they were sent.
-    pub properties: Value,
+    pub properties: AsSent,
     /// Whether it is an action.
     #[serde(rename = "type")]
     pub kind: EntityKind,

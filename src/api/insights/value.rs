@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 /// All whole numbers below this one are exact.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -59,6 +61,55 @@ impl JsonSchema for Number {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "number"})
     }
+}
+
+/// JSON as it was sent. Read as text: `serde_json` gives a meaning to a key of values, which is an ordinary one here.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct AsSent(Box<RawValue>);
+
+impl AsSent {
+    /// The text of a value.
+    pub fn of(value: &impl Serialize) -> Self {
+        to_raw_value(value).map(Self).unwrap_or_default()
+    }
+}
+
+impl Default for AsSent {
+    fn default() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+}
+
+impl PartialEq for AsSent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl JsonSchema for AsSent {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "AsSent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        true.into()
+    }
+}
+
+/// Where the persons behind a number are, for the filters of older clients.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[schemars(inline)]
+pub struct PersonsUrl {
+    /// The filters of the address.
+    #[schemars(with = "Map<String, Value>")]
+    pub filter: AsSent,
+    /// The address.
+    pub url: String,
 }
 
 /// A value of a breakdown.

@@ -34,7 +34,7 @@ use crate::routes::query::question::Question;
 use crate::routes::query::{insight, status};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
-use weir_api::insights::value::{BreakdownValue, Number};
+use weir_api::insights::value::{AsSent, BreakdownValue, Number, PersonsUrl};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -353,9 +353,7 @@ fn add_urls(series: &mut Series, filter: &Filter, project: i64) {
         let mut point = base.clone();
         point.extend(of_entity.clone());
         point.insert(name.to_owned(), day);
-        let url = Value::String(address(project, list, &point));
-        let filter = Value::Object(point);
-        Map::from_iter([("filter".to_owned(), filter), ("url".to_owned(), url)])
+        PersonsUrl { filter: AsSent::of(&point), url: address(project, list, &point) }
     };
     series.persons_urls = Some(match series.days.is_empty() {
         true => vec![url(Value::Null)],

@@ -3,7 +3,7 @@
 //!
 //! A new management endpoint has its summary in its row of the table, and its shape from the types of its operation;
 //! a new public one goes into `by_hand.json`, next to related ones. Then `WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit
-//! described` writes the file anew.
+//! http described` writes the file anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ fn the_file_is_what_the_types_say() {
         return;
     }
     let differs = made.lines().zip(OPENAPI.lines()).find(|(made, file)| made != file);
-    let hint = "WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit described";
+    let hint = "WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit http described";
     assert!(made == OPENAPI, "schemas/openapi.json is old: {differs:#?}\n{hint} writes it anew");
 }
 

@@ -1,7 +1,7 @@
 //! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step
 //! of one.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
@@ -17,7 +17,7 @@ use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, as_json, inval
 use crate::routes::query::insight;
 use weir_api::insights::funnel::{Conversion, Funnel, FunnelTo, Step, Steps};
 use weir_api::insights::older::FunnelAnswer;
-use weir_api::insights::value::BreakdownValue;
+use weir_api::insights::value::{AsSent, BreakdownValue, PersonsUrl};
 use weir_event::json;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
@@ -216,9 +216,8 @@ fn add_to_series(series: &mut Conversion, base: &Filter, project: i64) {
         point.insert("entrance_period_start".to_owned(), json!(day));
         point.insert("drop_off".to_owned(), json!(false));
         add_value(&mut point, series.breakdown_value.as_ref());
-        let url = Value::String(address(project, "persons/funnel/", &point));
-        let filter = Value::Object(point);
-        Map::from_iter([("filter".to_owned(), filter), ("url".to_owned(), url)])
+        let url = address(project, "persons/funnel/", &point);
+        PersonsUrl { filter: AsSent::of(&point), url }
     };
     series.persons_urls = Some(series.days.iter().map(url).collect());
 }
