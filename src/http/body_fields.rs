@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::response::{Attr, Problem};
+use weir_api::node::nearest::hint;
 use weir_base::error::Kind;
-use weir_insights::known::nearest::hint;
 
 /// Fields that PostHog's clients send and that change nothing here, by the reason.
 const IGNORED: [(&str, &[&str]); 4] = [

@@ -12,7 +12,9 @@ use datafusion::prelude::{col, lit};
 use serde_json::{Value, json};
 
 use crate::filters::Filters;
-use crate::node::{Node, NodeError};
+use weir_api::node::{Content, NodeError, join, shortened};
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::lists as nodes;
 use weir_event::elements::selector::Selector;
 use weir_event::elements::{Element, elements};
 use weir_event::id::ProjectId;
@@ -65,20 +67,26 @@ impl Action {
     ///
     /// A step is malformed or cannot be matched, or there are too many.
     pub fn parse(steps: &Value, path: &str) -> Result<Self, NodeError> {
-        let refused = |detail: String| Err(NodeError { field: path.to_owned(), detail });
-        let Value::Array(list) = steps else {
-            return refused("Expected a list of steps.".to_owned());
-        };
-        if list.len() > STEPS_MAX {
-            return refused(format!("An action has at most {STEPS_MAX} steps."));
+        Self::of(Vec::read(steps, path)?, path)
+    }
+
+    /// The same of steps that were read.
+    ///
+    /// # Errors
+    ///
+    /// There are too many, or one has a malformed text.
+    pub(crate) fn of(steps: Vec<nodes::Step>, path: &str) -> Result<Self, NodeError> {
+        if steps.len() > STEPS_MAX {
+            let detail = format!("An action has at most {STEPS_MAX} steps.");
+            return Err(NodeError::new(path, detail));
         }
-        let numbered = list.iter().enumerate();
-        let steps = numbered.map(|(number, step)| Step::parse(step, &format!("{path}.{number}")));
+        let numbered = steps.into_iter().enumerate();
+        let steps = numbered.map(|(number, step)| Step::of(step, &format!("{path}.{number}")));
         let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
         let states = steps.iter().map(Step::pattern_states);
         match check_together(states) {
             Ok(()) => Ok(Self { steps }),
-            Err(error) => refused(error.to_string()),
+            Err(error) => Err(NodeError::new(path, error.to_string())),
         }
     }
 
@@ -141,37 +149,50 @@ fn unknown(id: i64, field: &str) -> NodeError {
 }
 
 impl Step {
-    fn parse(value: &Value, path: &str) -> Result<Self, NodeError> {
-        if !value.is_object() {
-            let detail = "Expected an object.".to_owned();
-            return Err(NodeError { field: path.to_owned(), detail });
-        }
-        let node = Node::new(Some(value), path)?;
-        for name in ["event", "url", "text", "href", "tag_name", "selector"] {
-            if node.text(name)?.is_some_and(|text| text.chars().count() > TEXT_MAX_CHARS) {
+    fn of(sent: nodes::Step, path: &str) -> Result<Self, NodeError> {
+        let refused = |name: &str, detail: String| NodeError::new(join(path, name), detail);
+        for (name, text) in [
+            ("event", &sent.event),
+            ("url", &sent.url),
+            ("text", &sent.text),
+            ("href", &sent.href),
+            ("tag_name", &sent.tag_name),
+            ("selector", &sent.selector),
+        ] {
+            if text.as_ref().is_some_and(|text| text.chars().count() > TEXT_MAX_CHARS) {
                 let detail =
                     format!("Ensure this field has no more than {TEXT_MAX_CHARS} characters.");
-                return Err(node.refuse(name, detail));
+                return Err(refused(name, detail));
             }
         }
         let mut filters = Filters::default();
-        if let Some(properties) = node.value("properties") {
-            filters.add(properties, &format!("{path}.properties"))?;
+        if let Some(Properties(properties)) = &sent.properties {
+            filters.add(properties, &join(path, "properties"))?;
         }
-        if let Some(url) = pattern(&node, "url", "contains", false)? {
-            Size::of(&url).map_err(|error| node.refuse("url", error.to_string()))?;
-            let of_url = json!([{"key": "$current_url", "operator": "regex", "value": url}]);
-            filters.add(&of_url, &format!("{path}.url"))?;
-        }
-        let selector = node.text("selector")?.map(Selector::parse).transpose();
-        let parts = Parts {
-            tag: node.text("tag_name")?.map(str::to_owned),
-            selector: selector.map_err(|error| node.refuse("selector", error.to_string()))?,
-            text: compiled(&node, "text")?,
-            href: compiled(&node, "href")?,
+        let compared = |name: &str, text: &Option<String>, matching: &Option<String>, usual| {
+            let compared = Compared { text: text.as_deref(), matching: matching.as_deref(), usual };
+            compared
+                .pattern(name != "url")
+                .map_err(|detail| refused(&format!("{name}_matching"), detail))
         };
-        let event = node.text("event")?.map(str::to_owned);
-        Ok(Self { event, filters, parts: Arc::new(parts) })
+        if let Some(url) = compared("url", &sent.url, &sent.url_matching, "contains")? {
+            Size::of(&url).map_err(|error| refused("url", error.to_string()))?;
+            let of_url = json!([{"key": "$current_url", "operator": "regex", "value": url}]);
+            filters.add(&of_url, &join(path, "url"))?;
+        }
+        let selector = sent.selector.as_deref().map(Selector::parse).transpose();
+        let compiled = |name: &str, text: &Option<String>, matching: &Option<String>| {
+            let pattern = compared(name, text, matching, "exact")?;
+            let pattern = pattern.map(|pattern| Pattern::new(&pattern)).transpose();
+            pattern.map_err(|error| refused(name, error.to_string()))
+        };
+        let parts = Parts {
+            text: compiled("text", &sent.text, &sent.text_matching)?,
+            href: compiled("href", &sent.href, &sent.href_matching)?,
+            selector: selector.map_err(|error| refused("selector", error.to_string()))?,
+            tag: sent.tag_name,
+        };
+        Ok(Self { event: sent.event, filters, parts: Arc::new(parts) })
     }
 
     fn pattern_states(&self) -> usize {
@@ -235,33 +256,31 @@ fn of_elements(parts: Arc<Parts>) -> Expr {
     })
 }
 
-/// The regular expression of a text of a step. Parts of texts are found in any case.
-fn compiled(node: &Node<'_>, name: &str) -> Result<Option<Arc<Pattern>>, NodeError> {
-    let pattern = pattern(node, name, "exact", true)?;
-    let pattern = pattern.map(|pattern| Pattern::new(&pattern)).transpose();
-    pattern.map_err(|error| node.refuse(name, error.to_string()))
+/// A text of a step, and how it is compared.
+struct Compared<'s> {
+    text: Option<&'s str>,
+    matching: Option<&'s str>,
+    usual: &'static str,
 }
 
-/// The regular expression of a text, which the field NAME_matching says how to compare, or `default`.
-fn pattern(
-    node: &Node<'_>,
-    name: &str,
-    default: &str,
-    is_any_case: bool,
-) -> Result<Option<String>, NodeError> {
-    let of_matching = format!("{name}_matching");
-    let matching = node.text(&of_matching)?.unwrap_or(default);
-    if !MATCHINGS.contains(&matching) {
-        let matching: String = matching.chars().take(100).collect();
-        return Err(node.refuse(&of_matching, format!("\"{matching}\" is not a valid choice.")));
+impl Compared<'_> {
+    /// The regular expression, if there is a text. Parts of texts may be found in any case.
+    ///
+    /// # Errors
+    ///
+    /// There is no such way to compare, as a sentence.
+    fn pattern(&self, is_any_case: bool) -> Result<Option<String>, String> {
+        let matching = self.matching.unwrap_or(self.usual);
+        if !MATCHINGS.contains(&matching) {
+            return Err(format!("\"{}\" is not a valid choice.", shortened(matching)));
+        }
+        let Some(text) = self.text else { return Ok(None) };
+        Ok(Some(match matching {
+            "exact" => format!(r"\A{}\z", fancy_regex::escape(text)),
+            "contains" => like(text, is_any_case),
+            _ => text.to_owned(),
+        }))
     }
-    let Some(text) = node.text(name)? else { return Ok(None) };
-    let pattern = match matching {
-        "exact" => format!(r"\A{}\z", fancy_regex::escape(text)),
-        "contains" => like(text, is_any_case),
-        _ => text.to_owned(),
-    };
-    Ok(Some(pattern))
 }
 
 /// The regular expression of SQL's LIKE with `%` around the text: `%` and `_` in it stand for any characters and for

@@ -21,11 +21,15 @@ use crate::answered::Answered;
 use crate::columns::text;
 use crate::dependence::Dependence;
 use crate::filters::Filters;
-use crate::node::{Node, NodeError};
 use crate::select::{Select, Special, Written};
 use crate::selection::{Unit, searched};
 use crate::sql::SqlQuery;
 use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
+use weir_api::node::{AnyNode, NodeError};
+use weir_api::nodes::check::parse;
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::lists as nodes;
+use weir_api::nodes::lists::ListQuery;
 use weir_identity::IdentityError;
 use weir_identity::view::View as IdentityView;
 use weir_query::dialect::sql_text::literal;
@@ -127,12 +131,10 @@ impl ActorsQuery {
     ///
     /// A field is malformed, has too much, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, InsightError> {
-        let node = Node::new(Some(query), "")?;
-        let source = match node.value("source") {
-            Some(source) => Some(SqlQuery::parse(source).map_err(of_source)?),
-            None => None,
-        };
-        Ok(Self { source, ..Self::behind(query, Unit::Persons)? })
+        let sent = parse::<nodes::ActorsQuery>(query)?;
+        let source = sent.source.as_ref();
+        let source = source.map(|AnyNode(source)| SqlQuery::parse(source).map_err(of_source));
+        Ok(Self { source: source.transpose()?, ..Self::of(&sent, Unit::Persons)? })
     }
 
     /// Reads a node whose source is an insight, about actors of this kind.
@@ -141,29 +143,25 @@ impl ActorsQuery {
     ///
     /// A field is malformed, or has too much.
     pub fn behind(query: &Value, unit: Unit) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        let mut filters = Filters::default();
-        for name in ["properties", "fixedProperties"] {
-            if let Some(properties) = node.value(name) {
-                filters.add(&about(unit, properties, &node, name)?, name)?;
-            }
-        }
-        if let Some(text) = node.text("search")? {
-            filters.add(&searched(text, unit), "search")?;
-        }
-        if let Some(cohort) = node.number("cohort")? {
-            let filter = json!([{"key": "id", "type": "cohort", "value": cohort}]);
-            filters.add(&filter, "cohort")?;
-        }
-        if let Some(id) = node.text("distinctId")? {
-            let filter = json!([{"key": "distinct_id", "type": "person_metadata", "operator": "exact", "value": id}]);
-            filters.add(&filter, "distinctId")?;
-        }
+        Self::of(&parse::<nodes::ActorsQuery>(query)?, unit)
+    }
+
+    fn of(sent: &nodes::ActorsQuery, unit: Unit) -> Result<Self, NodeError> {
         let usual = match unit {
             Unit::Persons => &SELECT[..],
             Unit::Groups(_) => &["group"],
         };
-        Ok(Self { select: Select::parse(&node, usual)?, filters, unit, source: None })
+        let select = Select::of(&sent.base, usual)?;
+        let mut filters = filters(&sent.base, sent.search.as_deref(), unit)?;
+        if let Some(cohort) = sent.cohort {
+            let filter = json!([{"key": "id", "type": "cohort", "value": cohort}]);
+            filters.add(&filter, "cohort")?;
+        }
+        if let Some(id) = &sent.distinct_id {
+            let filter = json!([{"key": "distinct_id", "type": "person_metadata", "operator": "exact", "value": id}]);
+            filters.add(&filter, "distinctId")?;
+        }
+        Ok(Self { select, filters, unit, source: None })
     }
 
     /// Reads a `GroupsQuery`: the groups of a type, the newest first.
@@ -172,15 +170,14 @@ impl ActorsQuery {
     ///
     /// A field is malformed, or has too much.
     pub fn groups(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        let unit = Unit::parse(&node, "group_type_index")?;
+        let sent = parse::<nodes::GroupsQuery>(query)?;
+        let unit = Unit::of(sent.group_type_index, "group_type_index")?;
         if unit == Unit::Persons {
-            return Err(node.refuse("group_type_index", "This field is required."));
+            return Err(NodeError::new("group_type_index", "This field is required."));
         }
-        node.without(&["source", "cohort", "distinctId"])?;
-        let own = Self::behind(query, unit)?;
-        let select = Select::parse(&node, &["group_name"])?;
-        Ok(Self { select: select.usually(("created_at", true)), ..own })
+        let filters = filters(&sent.base, sent.search.as_deref(), unit)?;
+        let select = Select::of(&sent.base, &["group_name"])?;
+        Ok(Self { select: select.usually(("created_at", true)), filters, unit, source: None })
     }
 
     /// The rows. `found` are the actors behind a point, if the source is an insight.
@@ -349,15 +346,30 @@ fn rows(found: &[Actor]) -> Result<RecordBatch, DataFusionError> {
     Ok(RecordBatch::try_from_iter(columns)?)
 }
 
+/// The filters of a list of actors, and those of a search.
+fn filters(sent: &ListQuery, search: Option<&str>, unit: Unit) -> Result<Filters, NodeError> {
+    let mut filters = Filters::default();
+    let (own, fixed) = (&sent.properties, &sent.fixed_properties);
+    for (name, properties) in [("properties", own), ("fixedProperties", fixed)] {
+        if let Some(Properties(properties)) = properties {
+            filters.add(&about(unit, properties, name)?, name)?;
+        }
+    }
+    if let Some(text) = search {
+        filters.add(&searched(text, unit), "search")?;
+    }
+    Ok(filters)
+}
+
 /// Filters about actors: those without a type ask of their properties.
-fn about(unit: Unit, filters: &Value, node: &Node<'_>, name: &str) -> Result<Value, NodeError> {
+fn about(unit: Unit, filters: &Value, name: &str) -> Result<Value, NodeError> {
     match filters {
-        Value::Array(list) => list.iter().map(|filter| about(unit, filter, node, name)).collect(),
+        Value::Array(list) => list.iter().map(|filter| about(unit, filter, name)).collect(),
         Value::Object(fields) if fields.is_empty() => Ok(filters.clone()),
         Value::Object(fields) if fields.contains_key("values") => {
             let mut fields = fields.clone();
             let values = fields.get("values").cloned().unwrap_or_default();
-            fields.insert("values".to_owned(), about(unit, &values, node, name)?);
+            fields.insert("values".to_owned(), about(unit, &values, name)?);
             Ok(Value::Object(fields))
         }
         Value::Object(fields) if fields.contains_key("key") || fields.contains_key("type") => {
@@ -372,7 +384,7 @@ fn about(unit: Unit, filters: &Value, node: &Node<'_>, name: &str) -> Result<Val
                 }
             };
             if !is_own {
-                return Err(node.refuse(
+                return Err(NodeError::new(
                     name,
                     match unit {
                         Unit::Persons => {
@@ -394,16 +406,13 @@ fn about(unit: Unit, filters: &Value, node: &Node<'_>, name: &str) -> Result<Val
             }
             Ok(Value::Object(fields))
         }
-        _ => Err(node.refuse(name, "Expected a list of filters.")),
+        _ => Err(NodeError::new(name, "Expected a list of filters.")),
     }
 }
 
 fn of_source(error: InsightError) -> InsightError {
     match error {
-        InsightError::Node(error) => {
-            let field = format!("source.{}", error.field);
-            InsightError::Node(NodeError { field, ..error })
-        }
+        InsightError::Node(error) => InsightError::Node(error.within("source")),
         error => error,
     }
 }
@@ -424,12 +433,10 @@ mod tests {
 
     use super::{ActorsQuery, about};
     use crate::InsightError;
-    use crate::node::Node;
     use crate::selection::Unit;
 
     #[test]
     fn filters_are_about_the_actors() {
-        let node = Node::new(None, "").unwrap();
         for (unit, sent, expected) in [
             (
                 Unit::Persons,
@@ -460,7 +467,7 @@ mod tests {
             (Unit::Persons, json!({"a": 1}), None),
             (Unit::Persons, json!("a"), None),
         ] {
-            let found = about(unit, &sent, &node, "properties");
+            let found = about(unit, &sent, "properties");
             assert_eq!(found.as_ref().ok(), expected.as_ref(), "{sent}");
         }
     }

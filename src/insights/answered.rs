@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::node::NodeError;
 use weir_api::insights;
+use weir_api::node::NodeError;
 use weir_query::output::lists::{Lists, Took};
 
 /// An answer, as two parts of a JSON object.

@@ -8,13 +8,15 @@ use datafusion::prelude::lit;
 use serde_json::{Value, json};
 
 use crate::filters::Filters;
-use crate::node::{Node, NodeError};
 use crate::property::{Owner, Property};
 use crate::selection::Unit;
+use weir_api::node::{NodeError, shortened};
+use weir_api::nodes::base::{BreakdownFilter, BreakdownProperty};
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
 use weir_query::events::event_sessions::Kind;
 use weir_query::filter::matches::metadata_column;
+use weir_query::kernel::error::QueryError;
 
 /// Values of a breakdown unless a request says otherwise (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;
@@ -65,6 +67,11 @@ pub fn value_sent(value: &Value) -> String {
     }
 }
 
+/// The value of a breakdown that a client asks for the actors of; an empty list is none.
+pub fn of_value(sent: Option<&Value>) -> Option<Value> {
+    sent.filter(|value| value.as_array().is_none_or(|values| !values.is_empty())).cloned()
+}
+
 /// Which values of a breakdown count.
 #[derive(Debug)]
 pub enum OfValue {
@@ -108,47 +115,39 @@ pub enum Breakdown {
 }
 
 impl Breakdown {
-    /// Reads a `breakdownFilter`.
+    /// What a `breakdownFilter` says.
     ///
     /// # Errors
     ///
     /// A field is malformed, or asks for something that is not available.
-    pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
-        let node = Node::new(filter, "breakdownFilter")?;
-        let limit = node.number("breakdown_limit")?.unwrap_or(BREAKDOWN_LIMIT);
+    pub fn of(sent: BreakdownFilter) -> Result<Self, NodeError> {
+        let limit = sent.breakdown_limit.unwrap_or(BREAKDOWN_LIMIT);
         if limit == 0 || limit > BREAKDOWN_LIMIT_MAX {
-            let detail = format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}.");
-            return Err(node.refuse("breakdown_limit", detail));
+            return Err(refused(
+                "breakdown_limit",
+                format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}."),
+            ));
         }
-        let offset = node.number("breakdown_offset")?.unwrap_or(0);
+        let offset = sent.breakdown_offset.unwrap_or(0);
         if offset > OFFSET_MAX {
-            let detail = format!("Expected at most {OFFSET_MAX}.");
-            return Err(node.refuse("breakdown_offset", detail));
+            return Err(refused("breakdown_offset", format!("Expected at most {OFFSET_MAX}.")));
         }
-        let is_other_hidden = node.truth("breakdown_hide_other_aggregation")?;
-        let several = node.list("breakdowns")?;
-        if several.len() > BREAKDOWNS_MAX {
+        let is_other_hidden = sent.breakdown_hide_other_aggregation;
+        if sent.breakdowns.len() > BREAKDOWNS_MAX {
             let detail = format!("Expected at most {BREAKDOWNS_MAX} breakdowns.");
-            return Err(node.refuse("breakdowns", detail));
+            return Err(refused("breakdowns", detail));
         }
-        if !several.is_empty() {
-            let one = |(breakdown, at): (&Value, usize)| {
-                let path = format!("breakdownFilter.breakdowns.{at}");
-                let node = Node::new(Some(breakdown), &path)?;
-                let key = node.text("property")?;
-                let key = key.ok_or_else(|| node.refuse("property", "This field is required."))?;
-                let is_url = node.truth("normalize_url")?;
-                let property = property(&node, (key, "type"), "group_type_index")?;
-                Ok(Property { is_url, bins: bins(&node, "histogram_bin_count")?, ..property })
-            };
-            let properties = several.iter().zip(0..).map(one).collect::<Result<Vec<_>, _>>()?;
+        if !sent.breakdowns.is_empty() {
+            let numbered = sent.breakdowns.into_iter().enumerate();
+            let properties = numbered.map(|(at, one)| one_of_several(one, at));
+            let properties = properties.collect::<Result<Vec<_>, _>>()?;
             return Ok(Self::Properties { properties, limit, offset, is_other_hidden });
         }
-        let Some(sent) = node.value("breakdown") else { return Ok(Self::Nothing) };
-        if node.text("breakdown_type")? == Some("cohort") {
-            return cohorts(&node, sent);
+        let Some(breakdown) = sent.breakdown else { return Ok(Self::Nothing) };
+        if sent.breakdown_type.as_deref() == Some("cohort") {
+            return cohorts(&breakdown);
         }
-        let keys: Vec<&str> = match sent {
+        let keys: Vec<&str> = match &breakdown {
             Value::Array(keys) => {
                 keys.iter().map(Value::as_str).collect::<Option<_>>().unwrap_or_default()
             }
@@ -156,101 +155,140 @@ impl Breakdown {
         };
         if keys.is_empty() || keys.len() > BREAKDOWNS_MAX {
             let detail = format!("Expected the names of 1 to {BREAKDOWNS_MAX} properties.");
-            return Err(node.refuse("breakdown", detail));
+            return Err(refused("breakdown", detail));
         }
-        let is_url = node.truth("breakdown_normalize_url")?;
-        let bins = bins(&node, "breakdown_histogram_bin_count")?;
+        let bins =
+            bins(sent.breakdown_histogram_bin_count, &field("breakdown_histogram_bin_count"))?;
         let one = |key: &&str| {
-            let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
-            Ok(Property { is_url, bins, ..property })
+            let owner = Owned {
+                key,
+                owner: sent.breakdown_type.as_deref(),
+                group: sent.breakdown_group_type_index,
+                names: ["breakdown", "breakdown_type", "breakdown_group_type_index"].map(field),
+            };
+            let is_url = sent.breakdown_normalize_url;
+            Ok(Property { is_url, bins, ..owner.property()? })
         };
         let properties = keys.iter().map(one).collect::<Result<Vec<_>, NodeError>>()?;
         Ok(Self::Properties { properties, limit, offset, is_other_hidden })
     }
 
-    /// Reads a `breakdownFilter` of an insight that shows the largest values alone.
+    /// What a `breakdownFilter` says of an insight that shows the largest values alone.
     ///
     /// # Errors
     ///
-    /// As [`Breakdown::parse`]; or it has an offset.
-    pub fn unpaged(filter: Option<&Value>) -> Result<Self, NodeError> {
-        match Self::parse(filter)? {
+    /// As [`Breakdown::of`]; or it has an offset.
+    pub fn unpaged(sent: BreakdownFilter) -> Result<Self, NodeError> {
+        match Self::of(sent)? {
             Self::Properties { offset, .. } if offset > 0 => {
-                let node = Node::new(filter, "breakdownFilter")?;
-                Err(node.refuse("breakdown_offset", "Only trends have further pages of values."))
+                Err(refused("breakdown_offset", "Only trends have further pages of values."))
             }
             other => Ok(other),
         }
     }
 
-    /// The place of the first value, among all, that comes after those that a `breakdownFilter` shows on their own.
-    pub fn end_of_page(filter: Option<&Value>) -> usize {
-        match Self::parse(filter) {
-            Ok(Self::Properties { limit, offset, .. }) => offset.saturating_add(limit),
-            _ => 0,
+    /// The place of the first value, among all, that comes after those that it shows on their own.
+    pub fn end_of_page(&self) -> usize {
+        match self {
+            Self::Properties { limit, offset, .. } => offset.saturating_add(*limit),
+            Self::Nothing | Self::Cohorts(_) => 0,
         }
     }
 }
 
-/// A property that a breakdown names; the type stands in the field `kind`, and that of a group in `index`.
-fn property(
-    node: &Node<'_>,
-    (key, kind): (&str, &str),
-    index: &str,
-) -> Result<Property, NodeError> {
-    let owner = match node.text(kind)?.unwrap_or("event") {
-        "event" => Owner::Event,
-        "person" => Owner::Person,
-        "group" => match Unit::parse(node, index)? {
-            Unit::Groups(index) => Owner::Group(index),
-            Unit::Persons => {
-                return Err(node.refuse(index, "A valid group type index is required."));
-            }
-        },
-        "session" => match event_sessions::kind(key) {
-            Some(Kind::Text | Kind::Number | Kind::Truth) => Owner::Session,
-            Some(Kind::Time) | None => {
-                let key: String = key.chars().take(100).collect();
-                let detail = format!("A breakdown by {key} of sessions is not available.");
-                return Err(node.refuse(kind, detail));
-            }
-        },
-        "event_metadata" => match metadata_column(key) {
-            Some(_) => Owner::EventMetadata,
-            None => {
-                let key: String = key.chars().take(100).collect();
-                let detail = format!("Events have no \"{key}\" besides their properties.");
-                return Err(node.refuse(kind, detail));
-            }
-        },
-        "hogql" => {
-            let own = if kind == "type" { "property" } else { "breakdown" };
-            Expression::parse(key).map_err(|error| node.refuse(own, error.to_string()))?;
-            Owner::Expression
-        }
-        other => {
-            let other: String = other.chars().take(100).collect();
-            let detail = format!("A breakdown by the type {other} is not available.");
-            return Err(node.refuse(kind, detail));
-        }
+/// The path of a field.
+fn field(name: &str) -> String {
+    format!("breakdownFilter.{name}")
+}
+
+fn refused(name: &str, detail: impl Into<String>) -> NodeError {
+    NodeError::new(field(name), detail)
+}
+
+/// One of several properties that are combined.
+fn one_of_several(sent: BreakdownProperty, at: usize) -> Result<Property, NodeError> {
+    let path = |name: &str| format!("breakdownFilter.breakdowns.{at}.{name}");
+    let Some(key) = sent.property else {
+        return Err(NodeError::new(path("property"), "This field is required."));
     };
-    Ok(Property::plain(owner, key))
+    let owned = Owned {
+        key: &key,
+        owner: sent.kind.as_deref(),
+        group: sent.group_type_index,
+        names: ["property", "type", "group_type_index"].map(path),
+    };
+    let bins = bins(sent.histogram_bin_count, &path("histogram_bin_count"))?;
+    Ok(Property { is_url: sent.normalize_url, bins, ..owned.property()? })
+}
+
+/// A property that a breakdown names, and whose it is.
+struct Owned<'s> {
+    key: &'s str,
+    owner: Option<&'s str>,
+    group: Option<usize>,
+    /// The fields in which these three stand.
+    names: [String; 3],
+}
+
+impl Owned<'_> {
+    fn property(&self) -> Result<Property, NodeError> {
+        let [of_key, of_owner, of_group] = &self.names;
+        let key = self.key;
+        let owner = match self.owner.unwrap_or("event") {
+            "event" => Owner::Event,
+            "person" => Owner::Person,
+            "group" => match Unit::of(self.group, of_group)? {
+                Unit::Groups(index) => Owner::Group(index),
+                Unit::Persons => {
+                    let detail = "A valid group type index is required.";
+                    return Err(NodeError::new(of_group, detail));
+                }
+            },
+            "session" => match event_sessions::kind(key) {
+                Some(Kind::Text | Kind::Number | Kind::Truth) => Owner::Session,
+                Some(Kind::Time) | None => {
+                    let key = shortened(key);
+                    let detail = format!("A breakdown by {key} of sessions is not available.");
+                    return Err(NodeError::new(of_owner, detail));
+                }
+            },
+            "event_metadata" => match metadata_column(key) {
+                Some(_) => Owner::EventMetadata,
+                None => {
+                    let key = shortened(key);
+                    let detail = format!("Events have no \"{key}\" besides their properties.");
+                    return Err(NodeError::new(of_owner, detail));
+                }
+            },
+            "hogql" => {
+                let wrong = |error: QueryError| NodeError::new(of_key, error.to_string());
+                Expression::parse(key).map_err(wrong)?;
+                Owner::Expression
+            }
+            other => {
+                let other = shortened(other);
+                let detail = format!("A breakdown by the type {other} is not available.");
+                return Err(NodeError::new(of_owner, detail));
+            }
+        };
+        Ok(Property::plain(owner, key))
+    }
 }
 
 /// How many bins the numbers of a property are put into: in the field `name`.
-fn bins(node: &Node<'_>, name: &str) -> Result<Option<u16>, NodeError> {
-    let Some(sent) = node.number(name)? else { return Ok(None) };
+fn bins(sent: Option<usize>, name: &str) -> Result<Option<u16>, NodeError> {
+    let Some(sent) = sent else { return Ok(None) };
     let bins = u16::try_from(sent).ok().filter(|bins| (1..=BINS_MAX).contains(bins));
-    let wrong = || node.refuse(name, format!("Expected 1 to {BINS_MAX}."));
+    let wrong = || NodeError::new(name, format!("Expected 1 to {BINS_MAX}."));
     Ok(Some(bins.ok_or_else(wrong)?))
 }
 
-fn cohorts(node: &Node<'_>, sent: &Value) -> Result<Breakdown, NodeError> {
+fn cohorts(sent: &Value) -> Result<Breakdown, NodeError> {
     let list = match sent {
         Value::Array(list) => list.as_slice(),
         one => std::slice::from_ref(one),
     };
-    let wrong = || node.refuse("breakdown", "Expected ids of cohorts, or \"all\".");
+    let wrong = || refused("breakdown", "Expected ids of cohorts, or \"all\".");
     let one = |id: &Value| match id {
         Value::String(text) if text == "all" => Ok(None),
         Value::String(text) => text.parse().map(Some).map_err(|_| wrong()),
@@ -258,7 +296,7 @@ fn cohorts(node: &Node<'_>, sent: &Value) -> Result<Breakdown, NodeError> {
         other => other.as_i64().map(Some).ok_or_else(wrong),
     };
     if list.is_empty() || list.len() > COHORTS_MAX {
-        return Err(node.refuse("breakdown", format!("Expected 1 to {COHORTS_MAX} cohorts.")));
+        return Err(refused("breakdown", format!("Expected 1 to {COHORTS_MAX} cohorts.")));
     }
     Ok(Breakdown::Cohorts(list.iter().map(one).collect::<Result<_, _>>()?))
 }

@@ -1,13 +1,12 @@
 //! Which other period an insight is compared with: [`Compare`].
 
-use serde_json::Value;
-
 use crate::date_range::DateRange;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::selection::Dates;
 use crate::{InsightError, ProjectSettings};
 use weir_api::insights::series::Period;
+use weir_api::node::NodeError;
+use weir_api::nodes::base::CompareFilter;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
@@ -28,17 +27,21 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// Reads a `compareFilter`.
-    pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
-        let node = Node::new(filter, "compareFilter")?;
-        if !node.truth("compare")? {
+    /// What a `compareFilter` says.
+    ///
+    /// # Errors
+    ///
+    /// It has no duration.
+    pub fn of(sent: CompareFilter) -> Result<Self, NodeError> {
+        if !sent.compare {
             return Ok(Self::Nothing);
         }
-        let Some(duration) = node.text("compare_to")? else { return Ok(Self::Previous) };
-        if DateRange::shift(UNIX_EPOCH, duration).is_none() {
-            return Err(node.refuse("compare_to", "Expected a duration such as -1w."));
+        let Some(duration) = sent.compare_to else { return Ok(Self::Previous) };
+        if DateRange::shift(UNIX_EPOCH, &duration).is_none() {
+            let detail = "Expected a duration such as -1w.";
+            return Err(NodeError::new("compareFilter.compare_to", detail));
         }
-        Ok(Self::Before(duration.to_owned()))
+        Ok(Self::Before(duration))
     }
 
     /// The ranges of dates: the current one, and the one it is compared with.

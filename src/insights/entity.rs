@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use crate::action::Action;
 use crate::filters::Filters;
-use crate::node::{Node, NodeError};
 use weir_api::insights::value::{EntityId, EntityKind};
+use weir_api::node::{Content, NodeError, join, shortened};
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::series as nodes;
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
@@ -36,52 +38,56 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Reads an `EventsNode` or `ActionsNode`, or the entity of a filter that older clients send, which has its event as `id`.
-    /// Whether there is the action is asked when it is looked for.
+    /// What an `EventsNode` or `ActionsNode` says that stands at `path`, or the entity of a filter that older clients send,
+    /// which has its event as `id`. Whether there is the action is asked when it is looked for.
     ///
     /// # Errors
     ///
     /// A field is malformed, or asks for something that is not available.
-    pub fn parse(value: &Value, path: &str) -> Result<Self, NodeError> {
-        let node = Node::new(Some(value), path)?;
+    pub fn of(sent: nodes::Entity, path: &str) -> Result<Self, NodeError> {
         let mut is_action = false;
-        match node.text("kind")? {
+        match sent.kind.as_deref() {
             None | Some("EventsNode") => {}
             Some("ActionsNode") => is_action = true,
             Some(other) => {
-                let other: String = other.chars().take(100).collect();
-                return Err(node.refuse("kind", format!("{other} is not available.")));
+                let detail = format!("{} is not available.", shortened(other));
+                return Err(NodeError::new(join(path, "kind"), detail));
             }
         }
-        match node.text("type")? {
+        match sent.kind_of_older.as_deref() {
             None | Some("events") => {}
             Some("actions") => is_action = true,
             Some(_) => {
                 let detail = "Only entities of the types events and actions are available.";
-                return Err(node.refuse("type", detail));
+                return Err(NodeError::new(join(path, "type"), detail));
             }
         }
         let mut filters = Filters::default();
-        for name in ["fixedProperties", "properties"] {
-            if let Some(properties) = node.value(name) {
-                filters.add(properties, &format!("{path}.{name}"))?;
+        for (name, properties) in
+            [("fixedProperties", &sent.fixed_properties), ("properties", &sent.properties)]
+        {
+            if let Some(Properties(properties)) = properties {
+                filters.add(properties, &join(path, name))?;
             }
         }
-        let action = if is_action { Some(action_id(&node)?) } else { None };
-        let event = match node.text("event")? {
+        let id = sent.id.as_ref();
+        let action = if is_action { Some(action_id(id, path)?) } else { None };
+        let event = match sent.event {
             _ if is_action => None,
             Some(event) => Some(event),
-            None => node.text("id")?,
+            None => match id {
+                Some(id) => Option::<String>::read(id, &join(path, "id"))?,
+                None => None,
+            },
         };
-        let event = event.map(str::to_owned);
-        let name = match (node.text("name")?.or(event.as_deref()), action) {
-            (Some(name), _) => name.to_owned(),
+        let name = match (sent.name.or_else(|| event.clone()), action) {
+            (Some(name), _) => name,
             (None, Some(id)) => format!("Action {id}"),
             (None, None) => ALL_EVENTS.to_owned(),
         };
-        let properties = node.value("properties").cloned();
+        let properties = sent.properties.map(|Properties(own)| own);
         Ok(Self {
-            custom_name: node.text("custom_name")?.map(str::to_owned),
+            custom_name: sent.custom_name,
             properties: properties.unwrap_or_else(|| Value::Array(Vec::new())),
             event,
             action,
@@ -241,16 +247,21 @@ pub fn names_of<'e>(
 }
 
 /// The id of an action.
-fn action_id(node: &Node<'_>) -> Result<i64, NodeError> {
-    let id = node.number("id")?.and_then(|id| i64::try_from(id).ok());
-    id.ok_or_else(|| node.refuse("id", "Expected the id of an action."))
+fn action_id(id: Option<&Value>, path: &str) -> Result<i64, NodeError> {
+    let number = id.and_then(|id| usize::read(id, path).ok());
+    let id = number.and_then(|id| i64::try_from(id).ok());
+    id.ok_or_else(|| NodeError::new(join(path, "id"), "Expected the id of an action."))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Entity, EntityId, EntityKind};
+    use super::{Content, Entity, EntityId, EntityKind, NodeError, Value, nodes};
+
+    fn read(node: &Value) -> Result<Entity, NodeError> {
+        Entity::of(nodes::Entity::read(node, "series.0")?, "series.0")
+    }
 
     #[test]
     fn nodes_and_entities_of_older_clients_mean_the_same() {
@@ -261,14 +272,14 @@ mod tests {
             (json!({"id": null, "type": "events"}), None, "All events"),
             (json!({"event": "a", "custom_name": "c"}), Some("a"), "c"),
         ] {
-            let entity = Entity::parse(&node, "series.0").unwrap();
+            let entity = read(&node).unwrap();
             assert_eq!((entity.event.as_deref(), entity.label()), (event, label), "{node}");
         }
         for node in [
             json!({"kind": "ActionsNode", "id": 4, "name": "Bought"}),
             json!({"type": "actions", "id": "4", "custom_name": "Bought", "event": "x"}),
         ] {
-            let entity = Entity::parse(&node, "series.0").unwrap();
+            let entity = read(&node).unwrap();
             assert_eq!((entity.action, entity.event.as_deref()), (Some(4), None), "{node}");
             assert_eq!(entity.label(), "Bought", "{node}");
             let sent = (entity.id(), entity.kind());
@@ -283,7 +294,7 @@ mod tests {
             (json!({"properties": 4}), "series.0.properties"),
             (json!([]), "series.0"),
         ] {
-            assert_eq!(Entity::parse(&node, "series.0").unwrap_err().field, field, "{node}");
+            assert_eq!(read(&node).unwrap_err().field, field, "{node}");
         }
     }
 }

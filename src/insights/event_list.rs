@@ -23,10 +23,13 @@ use crate::date_range::Parameters;
 use crate::dependence::Dependence;
 use crate::events::{newest, of_person, within};
 use crate::filters::Filters;
-use crate::node::{Node, NodeError};
 use crate::select::{Select, Special, Written};
 use crate::selection::zone;
 use crate::{InsightError, ProjectSettings, person_name};
+use weir_api::node::{Content as _, NodeError};
+use weir_api::nodes::check::parse;
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::lists as nodes;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -150,42 +153,38 @@ impl EventsQuery {
     ///
     /// A field is malformed, has too much, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        node.without(&["source"])?;
+        let sent = parse::<nodes::EventsQuery>(query)?;
         let mut filters = Filters::default();
-        for name in ["properties", "fixedProperties"] {
-            if let Some(properties) = node.value(name) {
+        let (own, fixed) = (&sent.base.properties, &sent.base.fixed_properties);
+        for (name, properties) in [("properties", own), ("fixedProperties", fixed)] {
+            if let Some(Properties(properties)) = properties {
                 filters.add(properties, name)?;
             }
         }
-        let mut events: Vec<String> = node.text("event")?.map(str::to_owned).into_iter().collect();
-        let listed = node.list("events")?;
-        if listed.len() > EVENTS_MAX {
-            return Err(node.refuse("events", format!("Expected at most {EVENTS_MAX} names.")));
+        if sent.events.len() > EVENTS_MAX {
+            return Err(NodeError::new("events", format!("Expected at most {EVENTS_MAX} names.")));
         }
-        for name in listed {
-            let name = name.as_str().ok_or_else(|| node.refuse("events", "Expected names."))?;
-            events.extend(Some(name).filter(|name| !name.is_empty()).map(str::to_owned));
-        }
-        let action = node.number("actionId")?.map(|id| i64::try_from(id).unwrap_or(i64::MAX));
-        let steps = match node.value("actionSteps").filter(|_| action.is_none()) {
-            Some(Value::Array(steps)) if steps.is_empty() => None,
-            Some(steps) => Some(Action::parse(steps, "actionSteps")?),
+        let events = sent.event.into_iter().chain(sent.events).filter(|name| !name.is_empty());
+        let action = sent.action_id.map(|id| i64::try_from(id).unwrap_or(i64::MAX));
+        let steps = sent.action_steps;
+        let steps = match action.is_none() && !steps.is_empty() {
+            true => Some(Action::of(steps, "actionSteps")?),
+            false => None,
+        };
+        let person = match sent.person_id {
+            Some(Value::Number(number)) => Some(number.to_string()),
+            Some(other) => Option::read(&other, "personId")?,
             None => None,
         };
-        let person = match node.value("personId") {
-            Some(Value::Number(number)) => Some(number.to_string()),
-            _ => node.text("personId")?.map(str::to_owned),
-        };
         Ok(Self {
-            select: Select::parse(&node, &["*"])?,
+            select: Select::of(&sent.base, &["*"])?,
             filters,
-            is_without_tests: node.truth("filterTestAccounts")?,
-            events,
+            is_without_tests: sent.filter_test_accounts,
+            events: events.collect(),
             action,
             steps,
             person,
-            dates: Dates::parse(&node)?,
+            dates: Dates { after: sent.after, before: sent.before },
         })
     }
 
@@ -267,16 +266,6 @@ impl EventsQuery {
 }
 
 impl Dates {
-    /// Reads `after` and `before`.
-    ///
-    /// # Errors
-    ///
-    /// One is no text.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let text = |name: &str| Ok(node.text(name)?.map(str::to_owned));
-        Ok(Self { after: text("after")?, before: text("before")? })
-    }
-
     /// The times between which events are, both excluded; without the first, from the oldest on. What is relative to
     /// now is to the begin of the minute, so that an answer can be told again within it. Weeks begin on Monday, or on
     /// Sunday.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::Expr;
 use serde_json::Value;
 
-use crate::node::NodeError;
+use weir_api::node::NodeError;
 use weir_evaluation::membership::memberships;
 use weir_event::id::ProjectId;
 use weir_event::pattern::check_together;

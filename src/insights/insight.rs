@@ -12,7 +12,6 @@ use crate::funnels::Funnels;
 use crate::funnels::actors::Position;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::actors::Stage;
-use crate::node::{Node, NodeError};
 use crate::paths::Paths;
 use crate::retention::Retention;
 use crate::retention::actors::Asked as AskedRow;
@@ -21,8 +20,12 @@ use crate::stickiness::Stickiness;
 use crate::stickiness::actors::Asked;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
-use crate::{Actor, InsightError, ProjectSettings, known};
+use crate::{Actor, InsightError, ProjectSettings};
 use weir_api::insights::Answer;
+use weir_api::node::{Content, NodeError};
+use weir_api::nodes::actors::{
+    FunnelCorrelationActorsQuery, FunnelsActorsQuery, InsightActorsQuery,
+};
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
 use weir_query::kernel::engine::Engine;
@@ -130,12 +133,11 @@ impl Insight {
     ///
     /// It is of another kind, or a field is unknown, malformed or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        known::check(query)?;
         // Those of all series and filters together.
-        patterns::check(query).map_err(|error| node.refuse("query", error.to_string()))?;
-        let wrong = || node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")));
-        let parsed = node.text("kind")?.and_then(|kind| Self::of_kind(kind, query));
+        patterns::check(query).map_err(|error| NodeError::new("query", error.to_string()))?;
+        let wrong = || NodeError::new("kind", format!("Expected one of {}.", KINDS.join(", ")));
+        let kind = query.get("kind").and_then(Value::as_str);
+        let parsed = kind.and_then(|kind| Self::of_kind(kind, query));
         parsed.unwrap_or_else(|| Err(wrong()))
     }
 
@@ -203,18 +205,27 @@ impl Insight {
         Ok(())
     }
 
-    /// Which of its actors the node `asked` asks for.
-    pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
+    /// Which of its actors the node `asked` asks for that stands at `path`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed or absent.
+    pub fn actors_of(self, asked: &Value, path: &str) -> Result<ActorsOf, NodeError> {
+        let point = || InsightActorsQuery::read(asked, path);
         Ok(match self {
             Self::Correlation(mut own) => {
-                own.asked(asked).map(|asked| ActorsOf::Correlation(own, asked))?
+                let asked = own.asked(FunnelCorrelationActorsQuery::read(asked, path)?)?;
+                ActorsOf::Correlation(own, asked)
             }
-            Self::Funnels(own) => own.asked(asked).map(|asked| ActorsOf::Funnels(own, asked))?,
-            Self::Lifecycle(own) => ActorsOf::Lifecycle(own, Stage::parse(asked)?),
+            Self::Funnels(own) => {
+                let position = own.asked(FunnelsActorsQuery::read(asked, path)?, path)?;
+                ActorsOf::Funnels(own, position)
+            }
+            Self::Lifecycle(own) => ActorsOf::Lifecycle(own, Stage::of(&point()?, path)?),
             Self::Paths(own) => ActorsOf::Paths(own),
-            Self::Retention(own) => ActorsOf::Retention(own, AskedRow::parse(asked)?),
-            Self::Stickiness(own) => ActorsOf::Stickiness(own, Asked::parse(asked)?),
-            Self::Trends(own) => ActorsOf::Trends(own, Point::parse(asked)?),
+            Self::Retention(own) => ActorsOf::Retention(own, AskedRow::of(&point()?)),
+            Self::Stickiness(own) => ActorsOf::Stickiness(own, Asked::of(&point()?, path)?),
+            Self::Trends(own) => ActorsOf::Trends(own, Point::of(&point()?, path)?),
         })
     }
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use datafusion::prelude::ident;
 
 use crate::date_range::DateRange;
-use crate::node::{Node, NodeError};
+use weir_api::node::NodeError;
 use weir_base::clock::UnixMicros;
 use weir_event::time::at_wall;
 
@@ -60,9 +60,9 @@ impl Interval {
     /// # Errors
     ///
     /// There is no such interval.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let Some(name) = node.text("interval")? else { return Ok(Self::Day) };
-        Self::of(name).ok_or_else(|| node.refuse("interval", "This interval is unknown."))
+    pub fn parse(name: Option<&str>) -> Result<Self, NodeError> {
+        let Some(name) = name else { return Ok(Self::Day) };
+        Self::of(name).ok_or_else(|| NodeError::new("interval", "This interval is unknown."))
     }
 
     fn is_within_a_day(self) -> bool {

@@ -4,7 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::node::{Node, NodeError};
+use weir_api::node::NodeError;
+use weir_api::nodes::check::is_nothing;
+use weir_api::nodes::older;
 use weir_event::json;
 
 /// Kinds of nodes that have no interval of their own.
@@ -33,6 +35,15 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
     });
     query.insert("compareFilter".to_owned(), compare);
     Ok(Value::Object(query))
+}
+
+/// Refuses filters with a field that is not known.
+///
+/// # Errors
+///
+/// The first such field.
+pub fn check(filter: &Filter) -> Result<(), NodeError> {
+    older::check(filter, |text| json::read(text.as_bytes()).ok())
 }
 
 /// Refuses filters of another insight than this one.
@@ -88,8 +99,14 @@ pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
 ///
 /// They have one.
 pub fn check_unsplit(filter: &Filter) -> Result<(), NodeError> {
-    let sent = json!({"breakdown": breakdown(filter), "breakdowns": parsed(filter, "breakdowns")?});
-    Node::new(Some(&sent), "")?.without(&["breakdown", "breakdowns"])
+    for (name, sent) in
+        [("breakdown", breakdown(filter)), ("breakdowns", parsed(filter, "breakdowns")?)]
+    {
+        if !is_nothing(&sent) {
+            return Err(refused(name, format!("{name} is not available.")));
+        }
+    }
+    Ok(())
 }
 
 /// The dates of the filters as a `dateRange`.

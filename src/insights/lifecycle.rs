@@ -14,9 +14,11 @@ use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
 use crate::lifecycle::status::Status;
-use crate::node::{Node, NodeError};
 use crate::selection::Selection;
 use crate::series::Series;
+use weir_api::node::NodeError;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::insights::LifecycleQuery;
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 
@@ -37,32 +39,21 @@ impl Lifecycle {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        node.without(&["breakdownFilter"])?;
-        if node.truth("customAggregationTarget")? {
+        let sent = parse::<LifecycleQuery>(query)?;
+        if sent.custom_aggregation_target {
             let detail =
                 "Only series of a data warehouse have such actors, which are not available.";
-            return Err(node.refuse("customAggregationTarget", detail));
+            return Err(NodeError::new("customAggregationTarget", detail));
         }
-        let [series] = node.list("series")? else {
-            return Err(node.refuse("series", "Expected one series."));
+        let Ok([series]) = <[_; 1]>::try_from(sent.series) else {
+            return Err(NodeError::new("series", "Expected one series."));
         };
-        let options = Node::new(node.value("lifecycleFilter"), "lifecycleFilter")?;
-        let toggled = options.list("toggledLifecycles")?;
-        let status = |name: &Value| {
-            let status = name.as_str().and_then(Status::of);
-            let wrong = || {
-                options
-                    .refuse("toggledLifecycles", format!("Expected some of {}.", Status::names()))
-            };
-            status.ok_or_else(wrong)
-        };
-        let toggled = toggled.iter().map(status).collect::<Result<Vec<_>, _>>()?;
+        let toggled = sent.lifecycle_filter.toggled;
         let is_shown = |status: &Status| toggled.is_empty() || toggled.contains(status);
         Ok(Self {
-            selection: Selection::parse(&node)?,
-            series: Series::parse(series, 0)?,
-            interval: Interval::parse(&node)?,
+            selection: Selection::of(sent.base)?,
+            series: Series::of(series, 0)?,
+            interval: Interval::parse(sent.interval.as_deref())?,
             shown: Status::ALL.into_iter().filter(is_shown).collect(),
         })
     }

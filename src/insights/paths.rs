@@ -18,11 +18,14 @@ use crate::entity::Entity;
 use crate::funnels::Funnels;
 use crate::funnels::passage::Stretches;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::paths::edges::Shown;
-use crate::paths::items::{Rules, without_slash};
+use crate::paths::items::{Rules, field, without_slash};
 use crate::selection::{Selection, Unit};
+use weir_api::node::NodeError;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::paths::{FunnelPathsFilter, PathsQuery};
 use weir_query::dialect::expression::Expression;
+use weir_query::kernel::error::QueryError;
 
 /// Steps of a path unless a request says otherwise (PostHog's figure).
 const STEPS: usize = 5;
@@ -98,47 +101,36 @@ impl Paths {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        node.without(&["pathsV2Filter"])?;
-        let filter = Node::new(node.value("pathsFilter"), "pathsFilter")?;
-        filter.without(&["funnelPaths", "funnelFilter"])?;
-        let number = |name: &str, otherwise: usize, most: usize| {
-            let number = filter.number(name)?.unwrap_or(otherwise);
-            let is_in = (1..=most).contains(&number);
-            is_in
-                .then_some(number)
-                .ok_or_else(|| filter.refuse(name, format!("Expected 1 to {most}.")))
+        let sent = parse::<PathsQuery>(query)?;
+        let options = sent.paths_filter;
+        let number = |(name, sent): (&str, Option<usize>), usual: usize, most: usize| {
+            let number = Some(sent.unwrap_or(usual)).filter(|number| (1..=most).contains(number));
+            number.ok_or_else(|| NodeError::new(field(name), format!("Expected 1 to {most}.")))
         };
-        let weight = |name: &str| {
-            let weight = filter.number(name)?;
-            Ok::<_, NodeError>(weight.map(|weight| u64::try_from(weight).unwrap_or(u64::MAX)))
-        };
-        let point = |name: &str| {
-            filter.text(name).map(|text| text.map(|text| without_slash(text).to_owned()))
-        };
-        // The rules of a project's own are applied where this is true; there are none.
-        filter.truth("pathReplacements")?;
-        let selection = Selection::parse(&node)?;
-        let kinds = Kinds::parse(&filter)?;
+        let weight = |sent: Option<usize>| sent.map(|own| u64::try_from(own).unwrap_or(u64::MAX));
+        let point = |text: Option<&str>| text.map(|text| without_slash(text).to_owned());
+        let selection = Selection::of(sent.base)?;
+        let kinds = Kinds::of(&options.include_event_types)?;
+        let around = sent.funnel_paths_filter.filter(|own| *own != FunnelPathsFilter::default());
         Ok(Self {
-            expression: expression(&filter, kinds)?,
-            around: Around::parse(node.value("funnelPathsFilter"), selection.unit)?,
+            expression: expression(options.paths_hogql_expression.as_deref(), kinds)?,
+            around: around.map(|own| Around::of(own, selection.unit)).transpose()?,
             selection,
             kinds,
-            rules: Arc::new(Rules::parse(&filter)?),
-            start: point("startPoint")?,
-            end: point("endPoint")?,
-            steps_max: number("stepLimit", STEPS, STEPS_MAX)?,
+            start: point(options.start_point.as_deref()),
+            end: point(options.end_point.as_deref()),
+            steps_max: number(("stepLimit", options.step_limit), STEPS, STEPS_MAX)?,
             shown: Shown {
-                edges_max: number("edgeLimit", EDGES, EDGES_MAX)?,
-                count_min: weight("minEdgeWeight")?.unwrap_or(0),
-                count_max: weight("maxEdgeWeight")?.unwrap_or(u64::MAX),
+                edges_max: number(("edgeLimit", options.edge_limit), EDGES, EDGES_MAX)?,
+                count_min: weight(options.min_edge_weight).unwrap_or(0),
+                count_max: weight(options.max_edge_weight).unwrap_or(u64::MAX),
             },
             keys: Keys {
-                start: Key::parse(&filter, "pathStartKey")?,
-                end: Key::parse(&filter, "pathEndKey")?,
-                dropoff: Key::parse(&filter, "pathDropoffKey")?,
+                start: Key::of(options.path_start_key.as_deref(), "pathStartKey")?,
+                end: Key::of(options.path_end_key.as_deref(), "pathEndKey")?,
+                dropoff: Key::of(options.path_dropoff_key.as_deref(), "pathDropoffKey")?,
             },
+            rules: Arc::new(Rules::of(options)?),
         })
     }
 
@@ -154,33 +146,28 @@ impl Paths {
 }
 
 impl Around {
-    /// Reads a `funnelPathsFilter`; `None` if it is absent or empty.
-    fn parse(sent: Option<&Value>, unit: Unit) -> Result<Option<Self>, NodeError> {
-        const SOURCE: &str = "funnelSource";
-        let is_empty = |sent: &&Value| sent.as_object().is_some_and(serde_json::Map::is_empty);
-        let Some(sent) = sent.filter(|sent| !is_empty(sent)) else { return Ok(None) };
-        let node = Node::new(Some(sent), "funnelPathsFilter")?;
-        let Some(source) = node.value(SOURCE) else {
-            return Err(node.refuse(SOURCE, "This field is required."));
+    fn of(sent: FunnelPathsFilter, unit: Unit) -> Result<Self, NodeError> {
+        const SOURCE: &str = "funnelPathsFilter.funnelSource";
+        let Some(source) = sent.funnel_source else {
+            return Err(NodeError::new(SOURCE, "This field is required."));
         };
-        let within =
-            |error: NodeError| node.refuse(&format!("{SOURCE}.{}", error.field), error.detail);
-        let funnels = Funnels::parse(source).map_err(within)?.unsplit();
-        funnels.check_unit().map_err(|error| node.refuse(SOURCE, error.detail))?;
+        let funnels = Funnels::of(source).map_err(|error| error.within(SOURCE))?.unsplit();
+        funnels.check_unit().map_err(|error| NodeError::new(SOURCE, error.detail))?;
         if funnels.unit() != unit {
             let detail = "Paths and their funnel are of the same: persons, or groups of one type.";
-            return Err(node.refuse(SOURCE, detail));
+            return Err(NodeError::new(SOURCE, detail));
         }
-        Ok(Some(Self { stretches: funnels.stretches(&node)?, funnels }))
+        let stretches = funnels.stretches(sent.funnel_path_type, sent.funnel_step)?;
+        Ok(Self { stretches, funnels })
     }
 }
 
 /// What steps are called, if that is asked for: without chosen kinds, or if this is one of them.
-fn expression(filter: &Node<'_>, kinds: Kinds) -> Result<Option<Expression>, NodeError> {
-    const NAME: &str = "pathsHogQLExpression";
-    let Some(text) = filter.text(NAME)? else { return Ok(None) };
-    let parsed = Expression::parse(text);
-    let parsed = parsed.map_err(|error| filter.refuse(NAME, error.to_string()))?;
+fn expression(text: Option<&str>, kinds: Kinds) -> Result<Option<Expression>, NodeError> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong =
+        |error: QueryError| NodeError::new(field("pathsHogQLExpression"), error.to_string());
+    let parsed = Expression::parse(text).map_err(wrong)?;
     Ok(Some(parsed).filter(|_| kinds.expression || kinds == Kinds::default()))
 }
 
@@ -195,18 +182,17 @@ impl Kinds {
         self.screens || self == Self::default()
     }
 
-    fn parse(filter: &Node<'_>) -> Result<Self, NodeError> {
-        const NAME: &str = "includeEventTypes";
+    fn of(sent: &[String]) -> Result<Self, NodeError> {
         let mut kinds = Self::default();
-        for kind in filter.list(NAME)? {
+        for kind in sent {
             match kind.as_str() {
-                Some(PAGEVIEW) => kinds.pages = true,
-                Some(SCREEN) => kinds.screens = true,
-                Some("custom_event") => kinds.custom = true,
-                Some("hogql") => kinds.expression = true,
+                PAGEVIEW => kinds.pages = true,
+                SCREEN => kinds.screens = true,
+                "custom_event" => kinds.custom = true,
+                "hogql" => kinds.expression = true,
                 _ => {
                     let detail = "Expected some of $pageview, $screen, custom_event, hogql.";
-                    return Err(filter.refuse(NAME, detail));
+                    return Err(NodeError::new(field("includeEventTypes"), detail));
                 }
             }
         }
@@ -215,14 +201,14 @@ impl Kinds {
 }
 
 impl Key {
-    fn parse(filter: &Node<'_>, name: &str) -> Result<Option<Self>, NodeError> {
-        let Some(text) = filter.text(name)? else { return Ok(None) };
+    fn of(text: Option<&str>, name: &str) -> Result<Option<Self>, NodeError> {
+        let Some(text) = text else { return Ok(None) };
         let key = text.split_once('_').and_then(|(place, item)| {
             let place = place.parse().ok().filter(|place| *place > 0)?;
             Some(Self { place, item: item.to_owned() })
         });
         let detail = "Expected a place and the item there, such as 2_/pricing.";
-        key.map(Some).ok_or_else(|| filter.refuse(name, detail))
+        key.map(Some).ok_or_else(|| NodeError::new(field(name), detail))
     }
 }
 

@@ -22,10 +22,17 @@ use crate::breakdown::Breakdown;
 use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::property::{Owner, Property};
 use crate::retention::spans::{INTERVALS_MAX, Spans};
 use crate::selection::Selection;
+use weir_api::node::{NodeError, shortened};
+use weir_api::nodes::base::BreakdownFilter;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::insights::{
+    AggregationOwner, AggregationType, RetentionFilter, RetentionQuery, RetentionType,
+    TimeWindowMode,
+};
+use weir_api::nodes::series as nodes;
 
 /// Rows and cells unless a request says otherwise (PostHog's figure).
 const INTERVALS: usize = 7;
@@ -46,7 +53,7 @@ pub struct Retention {
     /// Cells of a row.
     spans: Spans,
     breakdown: Breakdown,
-    kind: Kind,
+    kind: RetentionType,
     target: Entity,
     returning: Entity,
     /// Whether one who comes back counts in all cells before, too.
@@ -69,17 +76,6 @@ struct Measure {
     is_same: bool,
 }
 
-/// In which rows an actor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// In those of all intervals with a target event.
-    Recurring,
-    /// In that of its first target event.
-    FirstTime,
-    /// In that of its first event of the target's name, if this event is a target event.
-    FirstEver,
-}
-
 impl Retention {
     /// Reads a `RetentionQuery`.
     ///
@@ -87,47 +83,47 @@ impl Retention {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        let options = Node::new(node.value("retentionFilter"), "retentionFilter")?;
-        let is_rolling = match options.text("timeWindowMode")? {
-            None | Some("strict_calendar_dates") => false,
-            Some("24_hour_windows") => true,
-            Some(other) => return Err(unavailable(&options, "timeWindowMode", other)),
-        };
-        if is_rolling && options.truth("cumulative")? {
-            let detail = "24_hour_windows cannot be cumulative.";
-            return Err(options.refuse("cumulative", detail));
+        let sent = parse::<RetentionQuery>(query)?;
+        let options = sent.retention_filter;
+        let refused = |name: &str, detail: &str| Err(NodeError::new(field(name), detail));
+        let is_rolling = options.time_window_mode == Some(TimeWindowMode::Rolling);
+        if is_rolling && options.cumulative {
+            return refused("cumulative", "24_hour_windows cannot be cumulative.");
         }
-        let number = |name: &str, usual: usize, most: usize| {
-            let number = options.number(name)?.unwrap_or(usual);
-            let wrong = || options.refuse(name, format!("Expected 1 to {most}."));
-            Some(number).filter(|number| (1..=most).contains(number)).ok_or_else(wrong)
+        let number = |(name, sent): (&str, Option<usize>), usual: usize, most: usize| {
+            let number = Some(sent.unwrap_or(usual)).filter(|number| (1..=most).contains(number));
+            number.ok_or_else(|| NodeError::new(field(name), format!("Expected 1 to {most}.")))
         };
-        let entity = |name: &str| match options.value(name) {
-            Some(entity) => Entity::parse(entity, &format!("retentionFilter.{name}")),
-            None => Ok(Entity::named(EVENT)),
-        };
-        let rows = number("totalIntervals", INTERVALS, INTERVALS_MAX)?;
-        let occurrences = number("minimumOccurrences", 1, OCCURRENCES_MAX)?;
-        let (target, returning) = (entity("targetEntity")?, entity("returningEntity")?);
-        let measure = Measure::parse(&options, target.is_same(&returning))?;
+        let rows = number(("totalIntervals", options.total_intervals), INTERVALS, INTERVALS_MAX)?;
+        let occurrences =
+            number(("minimumOccurrences", options.minimum_occurrences), 1, OCCURRENCES_MAX)?;
+        let measure = Measure::of(&options)?;
         if measure.is_some() && occurrences > 1 {
             let detail = "Sums and averages count all events: they have no minimumOccurrences.";
-            return Err(options.refuse("minimumOccurrences", detail));
+            return refused("minimumOccurrences", detail);
         }
+        let entity = |name: &str, sent: Option<nodes::Entity>| match sent {
+            Some(sent) => Entity::of(sent, &field(name)),
+            None => Ok(Entity::named(EVENT)),
+        };
+        let period = period(options.period.as_deref())?;
+        let spans = Spans::of(&options.retention_custom_brackets, rows)?;
+        let target = entity("targetEntity", options.target_entity)?;
+        let returning = entity("returningEntity", options.returning_entity)?;
+        let is_same = target.is_same(&returning);
         Ok(Self {
-            selection: Selection::parse(&node)?,
-            period: period(&options)?,
+            selection: Selection::of(sent.base)?,
+            period,
             rows,
-            spans: Spans::parse(&options, rows)?,
-            breakdown: breakdown(node.value("breakdownFilter"))?,
-            kind: Kind::parse(&options)?,
+            spans,
+            breakdown: breakdown(sent.breakdown_filter)?,
+            kind: options.retention_type.unwrap_or(RetentionType::Recurring),
             target,
             returning,
-            is_cumulative: options.truth("cumulative")?,
+            is_cumulative: options.cumulative,
             is_rolling,
             occurrences,
-            measure,
+            measure: measure.map(|measure| Measure { is_same, ..measure }),
         })
     }
 
@@ -147,78 +143,64 @@ impl Retention {
     }
 }
 
+/// The path of an option.
+fn field(name: &str) -> String {
+    format!("retentionFilter.{name}")
+}
+
 /// What it is split by. Numbers have no bins in it, in PostHog neither.
-fn breakdown(filter: Option<&Value>) -> Result<Breakdown, NodeError> {
-    Node::new(filter, "breakdownFilter")?.without(&["breakdown_histogram_bin_count"])?;
-    let breakdown = Breakdown::unpaged(filter)?;
+fn breakdown(sent: BreakdownFilter) -> Result<Breakdown, NodeError> {
+    if sent.breakdown_histogram_bin_count.is_some() {
+        let field = "breakdownFilter.breakdown_histogram_bin_count";
+        return Err(NodeError::new(field, "breakdown_histogram_bin_count is not available."));
+    }
+    let breakdown = Breakdown::unpaged(sent)?;
     if let Breakdown::Properties { properties, .. } = &breakdown
         && let Some(at) = properties.iter().position(|property| property.bins.is_some())
     {
         let field = format!("breakdownFilter.breakdowns.{at}.histogram_bin_count");
-        let detail = "histogram_bin_count is not available in a retention.".to_owned();
-        return Err(NodeError { field, detail });
+        return Err(NodeError::new(field, "histogram_bin_count is not available in a retention."));
     }
     Ok(breakdown)
 }
 
-/// The refusal of an option's value.
-fn unavailable(options: &Node<'_>, name: &str, value: &str) -> NodeError {
-    let value: String = value.chars().take(100).collect();
-    options.refuse(name, format!("{value} is not available."))
-}
-
 /// The interval of rows and cells.
-fn period(options: &Node<'_>) -> Result<Interval, NodeError> {
-    let Some(name) = options.text("period")? else { return Ok(Interval::Day) };
+fn period(name: Option<&str>) -> Result<Interval, NodeError> {
+    let Some(name) = name else { return Ok(Interval::Day) };
     match Interval::of(&name.to_lowercase()) {
         Some(interval) if interval != Interval::Minute => Ok(interval),
         _ => {
-            let name: String = name.chars().take(100).collect();
-            Err(options.refuse("period", format!("Period {name} is unsupported.")))
+            let detail = format!("Period {} is unsupported.", shortened(name));
+            Err(NodeError::new(field("period"), detail))
         }
     }
 }
 
 impl Measure {
-    /// Reads `aggregationType` and what it is of; `None` where actors are counted alone.
-    fn parse(options: &Node<'_>, is_same: bool) -> Result<Option<Self>, NodeError> {
-        let is_mean = match options.text("aggregationType")? {
-            None | Some("count") => return Ok(None),
-            Some("sum") => false,
-            Some("avg") => true,
-            Some(other) => return Err(unavailable(options, "aggregationType", other)),
+    /// What `aggregationType` says and what it is of; `None` where actors are counted alone. Whether coming back is doing
+    /// the same again is not known yet.
+    fn of(options: &RetentionFilter) -> Result<Option<Self>, NodeError> {
+        let is_mean = match options.aggregation_type {
+            None | Some(AggregationType::Count) => return Ok(None),
+            Some(AggregationType::Sum) => false,
+            Some(AggregationType::Average) => true,
         };
         // As in PostHog, there is nothing to sum up then.
-        let Some(key) = options.text("aggregationProperty")? else { return Ok(None) };
-        let owner = match options.text("aggregationPropertyType")? {
-            None | Some("event") => Owner::Event,
-            Some("person") => Owner::Person,
-            Some(other) => return Err(unavailable(options, "aggregationPropertyType", other)),
+        let Some(key) = &options.aggregation_property else { return Ok(None) };
+        let owner = match options.aggregation_property_type {
+            None | Some(AggregationOwner::Event) => Owner::Event,
+            Some(AggregationOwner::Person) => Owner::Person,
         };
-        if options.text("timeWindowMode")? == Some("24_hour_windows") {
+        if options.time_window_mode == Some(TimeWindowMode::Rolling) {
             let detail = "Sums and averages are not available for 24_hour_windows.";
-            return Err(options.refuse("aggregationType", detail));
+            return Err(NodeError::new(field("aggregationType"), detail));
         }
-        if options.truth("cumulative")? {
-            return Err(options.refuse("cumulative", "Sums and averages cannot be cumulative."));
+        if options.cumulative {
+            let detail = "Sums and averages cannot be cumulative.";
+            return Err(NodeError::new(field("cumulative"), detail));
         }
-        let property = Property { owner, key: key.to_owned(), is_url: false, bins: None };
-        Ok(Some(Self { property, is_mean, is_same }))
-    }
-}
-
-impl Kind {
-    fn parse(options: &Node<'_>) -> Result<Self, NodeError> {
-        match options.text("retentionType")? {
-            None | Some("retention_recurring") => Ok(Self::Recurring),
-            Some("retention_first_time") => Ok(Self::FirstTime),
-            Some("retention_first_ever_occurrence") => Ok(Self::FirstEver),
-            Some(other) => {
-                let other: String = other.chars().take(100).collect();
-                let detail = format!("\"{other}\" is not a valid choice.");
-                Err(options.refuse("retentionType", detail))
-            }
-        }
+        let property = Property::plain(owner, key);
+        Ok(Some(Self { property, is_mean, is_same: false }))
     }
 }
 
@@ -253,7 +235,7 @@ impl Retention {
 mod tests {
     use serde_json::json;
 
-    use super::{Interval, Kind, Owner, Retention};
+    use super::{Interval, Owner, Retention, RetentionType};
 
     #[test]
     fn what_is_left_out_has_the_usual_value() {
@@ -261,7 +243,7 @@ mod tests {
         let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
         assert_eq!(events, [Some("$pageview"); 2]);
         assert_eq!((parsed.period, parsed.rows), (Interval::Day, 7));
-        assert_eq!((parsed.kind, parsed.occurrences), (Kind::Recurring, 1));
+        assert_eq!((parsed.kind, parsed.occurrences), (RetentionType::Recurring, 1));
         let all = json!({"retentionFilter": {
             "period": "Week", "totalIntervals": 3, "retentionType": "retention_first_ever_occurrence",
             "targetEntity": {"id": null, "type": "events"}, "minimumOccurrences": 2,
@@ -272,7 +254,7 @@ mod tests {
         let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
         assert_eq!(events, [None, Some("buy")]);
         assert_eq!((parsed.period, parsed.rows), (Interval::Week, 3));
-        assert_eq!((parsed.kind, parsed.occurrences), (Kind::FirstEver, 2));
+        assert_eq!((parsed.kind, parsed.occurrences), (RetentionType::FirstEver, 2));
     }
 
     #[test]

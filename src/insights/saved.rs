@@ -9,11 +9,13 @@ use crate::funnels::legacy::funnels_query;
 use crate::insight::KINDS;
 use crate::legacy::Filter;
 use crate::lifecycle::legacy::lifecycle_query;
-use crate::node::{Node, NodeError};
 use crate::paths::legacy::paths_query;
 use crate::retention::legacy::retention_query;
 use crate::stickiness::legacy::stickiness_query;
 use crate::{event_list, legacy};
+use weir_api::node::{Content, NodeError};
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::frame::Frame;
 use weir_wire::query_node::SQL;
 
 /// Kinds of insights with a breakdown of their own.
@@ -49,30 +51,30 @@ pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
 /// Changes the node of an insight as the filters of a dashboard say: its range of dates replaces that of the node,
 /// its properties hold besides those of the node, its breakdown replaces that of kinds that have one.
 fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
-    let node = Node::new(Some(filters), "filters")?;
-    let (from, to) = (node.text("date_from")?, node.text("date_to")?);
-    let is_explicit = node.truth("explicitDate")?;
+    let Frame { date_from: from, date_to: to, explicit_date, properties, breakdown_filter: _ } =
+        Option::<Frame>::read(filters, "filters")?.unwrap_or_default();
     let Value::Object(query) = query else { return Ok(()) };
     let is_of_events = query.get("kind").is_some_and(|kind| kind == event_list::KIND);
     if is_of_events && (from.is_some() || to.is_some()) {
         query.insert("after".to_owned(), json!(from));
         query.insert("before".to_owned(), json!(to));
     } else if from.is_some() || to.is_some() {
-        let range = json!({"date_from": from, "date_to": to, "explicitDate": is_explicit});
+        let range = json!({"date_from": from, "date_to": to, "explicitDate": explicit_date});
         query.insert("dateRange".to_owned(), range);
     }
-    if let Some(properties) = node.value("properties").filter(|value| !is_empty(value)) {
+    let properties = properties.map(|Properties(own)| own);
+    if let Some(properties) = properties.filter(|own| !is_empty(own)) {
         let own = query.remove("properties").filter(|own| !own.is_null() && !is_empty(own));
         let both = match own {
             Some(own) => {
-                json!({"type": "AND", "values": [group(own), group(properties.clone())]})
+                json!({"type": "AND", "values": [group(own), group(properties)]})
             }
-            None => properties.clone(),
+            None => properties,
         };
         query.insert("properties".to_owned(), both);
     }
     let kind = query.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if let Some(breakdown) = node.value("breakdown_filter")
+    if let Some(breakdown) = filters.get("breakdown_filter").filter(|own| !own.is_null())
         && WITH_BREAKDOWN.contains(&kind)
     {
         query.insert("breakdownFilter".to_owned(), breakdown.clone());
@@ -122,7 +124,9 @@ pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
 ///
 /// The variables are malformed.
 fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError> {
-    Node::new(Some(variables), "variables")?;
+    if !variables.is_null() && !variables.is_object() {
+        return Err(NodeError::new("variables", "Expected an object."));
+    }
     let own = query.get_mut("variables").and_then(Value::as_object_mut);
     for (id, variable) in own.into_iter().flatten() {
         let Some(value) = variables.get(id) else { continue };
@@ -133,16 +137,6 @@ fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError>
         }
     }
     Ok(())
-}
-
-/// The values of the variables of an SQL node, by the names that its text has for them.
-pub fn values_of_variables(query: &Value) -> Map<String, Value> {
-    let variables = query.get("variables").and_then(Value::as_object);
-    let value = |variable: &Value| {
-        let name = variable.get("code_name")?.as_str()?.to_owned();
-        Some((name, variable.get("value").cloned().unwrap_or_default()))
-    };
-    variables.into_iter().flat_map(Map::values).filter_map(value).collect()
 }
 
 /// A list of filters as a group, all of which must hold.
@@ -165,8 +159,11 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{query_of, values_of_variables, with_filters, with_variables};
+    use super::{query_of, with_filters, with_variables};
     use crate::insight::Insight;
+    use crate::sql::values_of_variables;
+    use weir_api::nodes::check::parse;
+    use weir_api::nodes::lists::HogQLQuery;
 
     #[test]
     fn insights_have_the_query_that_they_were_saved_with() {
@@ -242,7 +239,8 @@ mod tests {
             "u3": {"code_name": "age", "value": 3}}});
         let of_board = json!({"u1": {"value": "pro"}, "u3": {"isNull": true, "value": 4}, "other": {"value": 1}});
         with_variables(&mut query, &of_board).unwrap();
-        let values = Value::from(values_of_variables(&query));
+        let values =
+            Value::from(values_of_variables(parse::<HogQLQuery>(&query).unwrap().variables));
         assert_eq!(values, json!({"plan": "pro", "city": "Rome", "age": null}));
         assert_eq!(with_variables(&mut query, &json!([])).unwrap_err().field, "variables");
     }

@@ -7,8 +7,9 @@ use datafusion::dataframe::DataFrame;
 use futures::future::BoxFuture;
 
 use crate::answered::Answered;
-use crate::node::{Node, NodeError};
 use crate::{InsightError, ProjectSettings};
+use weir_api::node::{NodeError, Texts};
+use weir_api::nodes::lists::ListQuery;
 use weir_event::id::ProjectId;
 use weir_query::dialect::composed::Composed;
 use weir_query::dialect::expression::Expression;
@@ -96,33 +97,34 @@ pub struct Written<S> {
 }
 
 impl<S: Special> Select<S> {
-    /// Reads `select`, which is `usual` unless it is sent, `where`, `orderBy`, `limit` and `offset`.
+    /// What a list selects, or `usual` unless it does.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or has too much.
-    pub fn parse(node: &Node<'_>, usual: &[&str]) -> Result<Self, NodeError> {
-        let sent = texts(node, "select", EXPRESSIONS_MAX)?;
+    /// An expression is malformed, or there is too much of something.
+    pub fn of(sent: &ListQuery, usual: &[&str]) -> Result<Self, NodeError> {
+        let ListQuery { select, conditions, order_by, limit, offset, .. } = sent;
+        let expression =
+            |name: &'static str| move |error: QueryError| NodeError::new(name, error.to_string());
+        let sent = bounded(select, "select", EXPRESSIONS_MAX)?;
         let selected = if sent.is_empty() { usual.to_vec() } else { sent };
-        let item = |text: &&str| Item::parse(text).map_err(|error| wrong(node, "select", &error));
-        let condition =
-            |text: &&str| Expression::parse(text).map_err(|error| wrong(node, "where", &error));
-        let order = |text: &&str| Self::order(text).map_err(|error| wrong(node, "orderBy", &error));
-        let orders = texts(node, "orderBy", ORDERS_MAX)?;
+        let item = |text: &&str| Item::parse(text).map_err(expression("select"));
+        let condition = |text: &&str| Expression::parse(text).map_err(expression("where"));
+        let order = |text: &&str| Self::order(text).map_err(expression("orderBy"));
+        let orders = bounded(order_by, "orderBy", ORDERS_MAX)?;
         let orders: Vec<Vec<_>> = orders.iter().map(order).collect::<Result<_, _>>()?;
         let orders: Vec<_> = orders.into_iter().flatten().collect();
         if orders.len() > ORDERS_MAX {
-            return Err(
-                node.refuse("orderBy", format!("Expected at most {ORDERS_MAX} expressions."))
-            );
+            let detail = format!("Expected at most {ORDERS_MAX} expressions.");
+            return Err(NodeError::new("orderBy", detail));
         }
-        let limit = node.number("limit")?.filter(|limit| *limit > 0).unwrap_or(LIMIT);
-        let offset = node.number("offset")?.unwrap_or(0);
+        let limit = limit.filter(|limit| *limit > 0).unwrap_or(LIMIT);
+        let offset = offset.unwrap_or(0);
         if offset > OFFSET_MAX {
-            return Err(node.refuse("offset", format!("Expected at most {OFFSET_MAX}.")));
+            return Err(NodeError::new("offset", format!("Expected at most {OFFSET_MAX}.")));
         }
         let items: Vec<Item<S>> = selected.iter().map(item).collect::<Result<_, _>>()?;
-        let conditions = texts(node, "where", EXPRESSIONS_MAX)?;
+        let conditions = bounded(conditions, "where", EXPRESSIONS_MAX)?;
         let conditions = conditions.iter().map(condition).collect::<Result<_, _>>()?;
         Ok(Self {
             items,
@@ -388,28 +390,18 @@ impl Columns {
     }
 }
 
-/// A list of texts, or one of them.
-fn texts<'n>(node: &Node<'n>, name: &str, most: usize) -> Result<Vec<&'n str>, NodeError> {
-    if let Some(one) = node.value(name).and_then(|value| value.as_str()) {
-        return Ok(Some(one).filter(|one| !one.is_empty()).into_iter().collect());
+/// At most so many texts.
+fn bounded<'t>(texts: &'t Texts, name: &str, most: usize) -> Result<Vec<&'t str>, NodeError> {
+    let Texts(texts) = texts;
+    if texts.len() > most {
+        return Err(NodeError::new(name, format!("Expected at most {most} expressions.")));
     }
-    let list = node.list(name)?;
-    if list.len() > most {
-        return Err(node.refuse(name, format!("Expected at most {most} expressions.")));
-    }
-    let text = |value: &'n serde_json::Value| {
-        value.as_str().ok_or_else(|| node.refuse(name, "Expected a list of expressions."))
-    };
-    list.iter().map(text).collect()
+    Ok(texts.iter().map(String::as_str).collect())
 }
 
 /// A text without the comment at its end, which says how a column is called on a page.
 fn uncommented(text: &str) -> &str {
     text.split("--").next().unwrap_or_default().trim()
-}
-
-fn wrong(node: &Node<'_>, name: &str, error: &QueryError) -> NodeError {
-    node.refuse(name, error.to_string())
 }
 
 #[cfg(test)]
@@ -418,7 +410,8 @@ mod tests {
 
     use super::{Columns, Role, Select, What, uncommented};
     use crate::event_list::EventCell;
-    use crate::node::Node;
+    use weir_api::nodes::check::parse;
+    use weir_api::nodes::lists::ListQuery;
     use weir_query::dialect::expression::Expression;
 
     #[test]
@@ -447,8 +440,8 @@ mod tests {
     #[test]
     fn columns_are_there_once_and_have_the_names_that_were_sent() {
         let sent = json!({"select": ["event -- Event", "event", "count() AS n", "*"], "limit": 0});
-        let node = Node::new(Some(&sent), "").unwrap();
-        let select = Select::<EventCell>::parse(&node, &["uuid"]).unwrap();
+        let sent = parse::<ListQuery>(&sent).unwrap();
+        let select = Select::<EventCell>::of(&sent, &["uuid"]).unwrap();
         let names: Vec<&str> = select.items.iter().map(|item| item.name.as_str()).collect();
         assert_eq!(names, ["event -- Event", "event", "n", "*"]);
         assert_eq!(select.page, (100, 0));
@@ -460,7 +453,7 @@ mod tests {
             assert_eq!(columns.named(own(text)).text(), named);
         }
         assert_eq!(uncommented(" person -- Person"), "person");
-        let usual = Select::<EventCell>::parse(&Node::new(None, "").unwrap(), &["uuid"]).unwrap();
+        let usual = Select::<EventCell>::of(&ListQuery::default(), &["uuid"]).unwrap();
         assert_eq!(usual.items[0].name, "uuid");
     }
 }

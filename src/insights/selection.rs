@@ -14,8 +14,10 @@ use crate::columns::time;
 use crate::date_range::{DateRange, Parameters};
 use crate::filters::Filters;
 use crate::interval::{Buckets, Interval, TooManyBuckets};
-use crate::node::{Node, NodeError};
 use crate::{InsightError, ProjectSettings, Who};
+use weir_api::node::NodeError;
+use weir_api::nodes::base as nodes;
+use weir_api::nodes::filter::Properties;
 use weir_base::clock::UnixMicros;
 use weir_event::schema::GROUP_TYPES_MAX;
 use weir_query::events::expression_columns::with_columns;
@@ -60,25 +62,36 @@ pub struct Dates {
 }
 
 impl Selection {
-    /// Reads the fields of a query that all kinds of insights have.
+    /// What the fields of a query say that all kinds of insights have.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        if node.value("samplingFactor").is_some_and(|factor| factor.as_f64() != Some(1.0)) {
-            return Err(node.refuse("samplingFactor", "Sampling is not available."));
-        }
-        let mut filters = Filters::default();
-        if let Some(properties) = node.value("properties") {
-            filters.add(properties, "properties")?;
+    /// A field asks for something that is not available.
+    pub fn of(sent: nodes::Insight) -> Result<Self, NodeError> {
+        if sent.sampling_factor.is_some_and(|factor| factor != 1.0) {
+            return Err(NodeError::new("samplingFactor", "Sampling is not available."));
         }
         Ok(Self {
-            dates: Dates::parse(node.value("dateRange"))?,
-            unit: Unit::parse(node, "aggregation_group_type_index")?,
-            filters,
-            is_without_tests: node.truth("filterTestAccounts")?,
+            unit: Unit::of(sent.aggregation_group_type_index, "aggregation_group_type_index")?,
+            ..Self::of_persons(sent.date_range, sent.properties, sent.filter_test_accounts)?
         })
+    }
+
+    /// Events of these dates that match filters, of persons.
+    ///
+    /// # Errors
+    ///
+    /// The filters are malformed.
+    pub(crate) fn of_persons(
+        dates: nodes::Dates,
+        properties: Option<Properties>,
+        is_without_tests: bool,
+    ) -> Result<Self, NodeError> {
+        let mut filters = Filters::default();
+        if let Some(Properties(properties)) = properties {
+            filters.add(&properties, "properties")?;
+        }
+        Ok(Self { dates: Dates::of(dates), unit: Unit::Persons, filters, is_without_tests })
     }
 
     /// Selects only what matches these filters, too.
@@ -138,15 +151,15 @@ impl Selection {
 }
 
 impl Unit {
-    /// Reads the index of a group type in the field `name`; persons without it.
+    /// Groups of the type with this index, which stands in the field `name`; persons without it.
     ///
     /// # Errors
     ///
     /// It is no index of a group type.
-    pub fn parse(node: &Node<'_>, name: &str) -> Result<Self, NodeError> {
-        let Some(index) = node.number(name)? else { return Ok(Self::Persons) };
+    pub fn of(index: Option<usize>, name: &str) -> Result<Self, NodeError> {
+        let Some(index) = index else { return Ok(Self::Persons) };
         let index = u8::try_from(index).ok().filter(|at| usize::from(*at) < GROUP_TYPES_MAX);
-        let wrong = || node.refuse(name, "A valid group type index is required.");
+        let wrong = || NodeError::new(name, "A valid group type index is required.");
         Ok(Self::Groups(index.ok_or_else(wrong)?))
     }
 
@@ -181,14 +194,10 @@ impl Unit {
 }
 
 impl Dates {
-    /// Reads a `dateRange`.
-    pub fn parse(range: Option<&Value>) -> Result<Self, NodeError> {
-        let node = Node::new(range, "dateRange")?;
-        Ok(Self {
-            from: node.text("date_from")?.map(str::to_owned),
-            to: node.text("date_to")?.map(str::to_owned),
-            is_explicit: node.truth("explicitDate")?,
-        })
+    /// What a `dateRange` says.
+    pub fn of(sent: nodes::Dates) -> Self {
+        let nodes::Dates { date_from, date_to, explicit_date } = sent;
+        Self { from: date_from, to: date_to, is_explicit: explicit_date }
     }
 
     /// The range as of now, in the time zone of the project.

@@ -1,12 +1,11 @@
 //! One series of an insight: which events count, and what is computed of them: [`Series`].
 
-use serde_json::Value;
-
 use crate::entity::Entity;
-use crate::node::{Node, NodeError};
 use crate::selection::Unit;
 use weir_api::insights::series::SeriesEntity;
 use weir_api::insights::value::AsSent;
+use weir_api::node::{NodeError, join, shortened};
+use weir_api::nodes::series as nodes;
 use weir_event::id::ProjectId;
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
@@ -95,31 +94,40 @@ pub struct Series {
 }
 
 impl Series {
-    /// Reads the node `value`, which is the series with this number.
+    /// What the node of the series with this number says.
     ///
     /// # Errors
     ///
     /// A field is malformed, or asks for something that is not available.
-    pub fn parse(value: &Value, order: usize) -> Result<Self, NodeError> {
+    pub fn of(sent: nodes::Series, order: usize) -> Result<Self, NodeError> {
         let path = format!("series.{order}");
-        let entity = Entity::parse(value, &path)?;
-        let node = Node::new(Some(value), &path)?;
-        node.without(&["math_multiplier"])?;
-        let math = math(&node)?;
-        let of = |name: &str| node.value(name).map(AsSent::of).unwrap_or_default();
+        let math = math(&sent, &path)?;
+        let entity = Entity::of(sent.base, &path)?;
         let action = SeriesEntity {
             custom_name: entity.custom_name.clone(),
             id: entity.id(),
-            math: node.text("math")?.unwrap_or("total").to_owned(),
-            math_group_type_index: of("math_group_type_index"),
-            math_hogql: of("math_hogql"),
-            math_property: of("math_property"),
+            math: sent.math.unwrap_or_else(|| "total".to_owned()),
+            math_group_type_index: AsSent::of(&sent.math_group_type_index),
+            math_hogql: AsSent::of(&sent.math_hogql),
+            math_property: AsSent::of(&sent.math_property),
             name: entity.name().to_owned(),
             order,
             properties: AsSent::of(entity.properties()),
             kind: entity.kind(),
         };
         Ok(Self { entity, math, action })
+    }
+
+    /// All series of an insight.
+    ///
+    /// # Errors
+    ///
+    /// There are none, or too many; or one is malformed.
+    pub fn all(sent: Vec<nodes::Series>) -> Result<Vec<Self>, NodeError> {
+        if sent.is_empty() || sent.len() > SERIES_MAX {
+            return Err(NodeError::new("series", format!("Expected 1 to {SERIES_MAX} series.")));
+        }
+        sent.into_iter().zip(0..).map(|(series, order)| Self::of(series, order)).collect()
     }
 
     /// Looks up how its action is called now, if it is of one: see [`Entity::look_up`].
@@ -134,14 +142,15 @@ impl Series {
     }
 }
 
-fn math(node: &Node<'_>) -> Result<Math, NodeError> {
-    let name = node.text("math")?.unwrap_or("total");
+fn math(sent: &nodes::Series, path: &str) -> Result<Math, NodeError> {
+    let refuse = |name: &str, detail: String| NodeError::new(join(path, name), detail);
+    let name = sent.math.as_deref().unwrap_or("total");
     if let Some(statistic) = statistic(name) {
-        let Some(property) = node.text("math_property")? else {
+        let Some(property) = sent.math_property.as_deref() else {
             let detail = "This field is required when `math` is set to a function.";
-            return Err(node.refuse("math_property", detail));
+            return Err(refuse("math_property", detail.to_owned()));
         };
-        return match node.text("math_property_type")? {
+        return match sent.math_property_type.as_deref() {
             // As older clients send it.
             None | Some("event_properties") if property == DURATION => {
                 Ok(Math::OfSessions(statistic, property.to_owned()))
@@ -153,17 +162,17 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
                     Ok(Math::OfSessions(statistic, property.to_owned()))
                 }
                 Some(Kind::Text | Kind::Time) | None => {
-                    let property: String = property.chars().take(100).collect();
-                    let detail = format!("{property} is no number that sessions have.");
-                    Err(node.refuse("math_property", detail))
+                    let detail =
+                        format!("{} is no number that sessions have.", shortened(property));
+                    Err(refuse("math_property", detail))
                 }
             },
             Some(kind) => {
-                let kind: String = kind.chars().take(100).collect();
                 let detail = format!(
-                    "{kind} are not available. Use a property of events, persons or sessions."
+                    "{} are not available. Use a property of events, persons or sessions.",
+                    shortened(kind)
                 );
-                Err(node.refuse("math_property_type", detail))
+                Err(refuse("math_property_type", detail))
             }
         };
     }
@@ -176,28 +185,30 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
         "weekly_active" => Math::ActiveIn(7),
         "monthly_active" => Math::ActiveIn(30),
         "unique_session" => Math::Sessions,
-        "unique_group" => match Unit::parse(node, "math_group_type_index")? {
-            Unit::Groups(index) => Math::Groups(index),
-            Unit::Persons => {
-                let detail = "A valid group type index is required.";
-                return Err(node.refuse("math_group_type_index", detail));
+        "unique_group" => {
+            let field = join(path, "math_group_type_index");
+            match Unit::of(sent.math_group_type_index, &field)? {
+                Unit::Groups(index) => Math::Groups(index),
+                Unit::Persons => {
+                    return Err(NodeError::new(field, "A valid group type index is required."));
+                }
             }
-        },
+        }
         "hogql" => {
             const NAME: &str = "math_hogql";
-            let text = node.text(NAME)?;
             let detail = "This field is required when `math` is set to hogql.";
-            let text = text.ok_or_else(|| node.refuse(NAME, detail))?;
+            let text = sent.math_hogql.as_deref();
+            let text = text.ok_or_else(|| refuse(NAME, detail.to_owned()))?;
             let parsed = Expression::parse(text);
-            Math::Sql(parsed.map_err(|error| node.refuse(NAME, error.to_string()))?)
+            Math::Sql(parsed.map_err(|error| refuse(NAME, error.to_string()))?)
         }
-        _ => {
-            if let Some(first) = First::of(name) {
-                return Ok(Math::First(first));
+        _ => match First::of(name) {
+            Some(first) => Math::First(first),
+            None => {
+                let detail = format!("\"{}\" is not a valid choice.", shortened(name));
+                return Err(refuse("math", detail));
             }
-            let name: String = name.chars().take(100).collect();
-            return Err(node.refuse("math", format!("\"{name}\" is not a valid choice.")));
-        }
+        },
     })
 }
 
@@ -218,9 +229,14 @@ fn statistic(name: &str) -> Option<Statistic> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use weir_api::nodes::check::parse;
 
-    use super::{Expression, Math, Series, Statistic};
+    use super::{Expression, Math, NodeError, Series, Statistic, nodes};
+
+    fn read(node: &Value, order: usize) -> Result<Series, NodeError> {
+        Series::of(parse::<nodes::Series>(node)?, order)
+    }
 
     #[test]
     fn math_has_what_it_needs() {
@@ -268,7 +284,7 @@ mod tests {
             (json!({"math": "unique_group"}), Err("series.0.math_group_type_index")),
             (json!({"math": "nothing"}), Err("series.0.math")),
         ] {
-            let series = Series::parse(&node, 0);
+            let series = read(&node, 0);
             let math = series.map(|series| series.math).map_err(|error| error.field);
             assert_eq!(math, expected.map_err(str::to_owned), "{node}");
         }
@@ -278,7 +294,7 @@ mod tests {
     fn clients_get_their_entity_back() {
         let node = json!({"kind": "EventsNode", "event": "$pageview", "name": "$pageview",
                           "math": "dau", "properties": [{"key": "a", "value": 1}]});
-        let series = Series::parse(&node, 2).unwrap();
+        let series = read(&node, 2).unwrap();
         assert_eq!(
             serde_json::to_string(&series.action).unwrap(),
             r#"{"custom_name":null,"id":"$pageview","math":"dau","math_group_type_index":null,"#

@@ -2,15 +2,18 @@
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::answered::{Answered, Timing, Told};
 use crate::dependence::Dependence;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
-use crate::saved::values_of_variables;
 use crate::selection::Selection;
 use crate::{InsightError, ProjectSettings, cohort_tables};
+use weir_api::node::NodeError;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::lists::{HogQLQuery, SqlFilters, Variable};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::dialect::paging::page_of;
@@ -41,23 +44,19 @@ impl SqlQuery {
     ///
     /// A field is malformed, or a placeholder has no value.
     pub fn parse(node: &Value) -> Result<Self, InsightError> {
-        let text = node.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-        let fields = Node::new(Some(node), "")?;
-        let text = text.ok_or_else(|| fields.refuse("query", "This field is required."))?;
-        let mut values = match fields.value("values") {
-            None => Map::new(),
-            Some(Value::Object(values)) => values.clone(),
-            Some(_) => return Err(fields.refuse("values", "Expected an object.").into()),
-        };
-        let variables = values_of_variables(node);
+        let sent = parse::<HogQLQuery>(node)?;
+        let text = sent.query.filter(|text| !text.trim().is_empty());
+        let text = text.ok_or_else(|| NodeError::new("query", "This field is required."))?;
+        let mut values: Map<String, Value> = sent.values.into_iter().collect();
+        let variables = values_of_variables(sent.variables);
         if !variables.is_empty() {
             values.insert("variables".to_owned(), Value::Object(variables));
         }
-        let filters = match fields.value("filters") {
-            None => None,
-            filters => Some(Selection::parse(&Node::new(filters, "filters")?).map_err(within)?),
-        };
-        Ok(Self { text: filled(text, &values)?, filters })
+        let filters =
+            sent.filters.map(|SqlFilters { date_range, properties, filter_test_accounts }| {
+                Selection::of_persons(date_range, properties, filter_test_accounts).map_err(within)
+            });
+        Ok(Self { text: filled(&text, &values)?, filters: filters.transpose()? })
     }
 
     /// The tables of the project as of now, with the events that match for `{filters}`. Without dates it is events of
@@ -163,6 +162,12 @@ async fn view_of(engine: &Engine, project: ProjectId) -> Result<View, QueryError
     let view = engine.view(project).await?;
     cohort_tables::register(engine, &view, project).await?;
     Ok(view)
+}
+
+/// The values of variables, by the names that the text has for them.
+pub(crate) fn values_of_variables(variables: BTreeMap<String, Variable>) -> Map<String, Value> {
+    let values = variables.into_values();
+    values.filter_map(|own| Some((own.code_name?, own.value.unwrap_or_default()))).collect()
 }
 
 /// A field of `filters` as one of the query.

@@ -15,10 +15,14 @@ use crate::compare::Compare;
 use crate::dependence::Dependence;
 use crate::entity::Entity;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::selection::{Selection, Unit};
-use crate::series::{Math, SERIES_MAX, Series};
-use crate::stickiness::active::{Criteria, Operator};
+use crate::series::{Math, Series};
+use crate::stickiness::active::Criteria;
+use weir_api::node::NodeError;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::insights::{
+    ComputedAs, CriteriaOperator, StickinessCriteria, StickinessQuery,
+};
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 
@@ -54,50 +58,36 @@ impl Stickiness {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        node.without(&["breakdownFilter"])?;
-        let sent = node.list("series")?;
-        if sent.is_empty() || sent.len() > SERIES_MAX {
-            return Err(node.refuse("series", format!("Expected 1 to {SERIES_MAX} series.")));
-        }
-        let selection = Selection::parse(&node)?;
-        let counted = |(series, order): (&Value, usize)| {
-            let series = Series::parse(series, order)?;
+        let sent = parse::<StickinessQuery>(query)?;
+        let selection = Selection::of(sent.base)?;
+        let counted = |series: Series| {
             let unit = match series.math {
                 Math::Total | Math::Actors => selection.unit,
                 Math::Groups(index) => Unit::Groups(index),
                 _ => {
-                    let field = format!("series.{order}.math");
+                    let field = format!("series.{}.math", series.action.order);
                     let detail = "Stickiness counts persons (total, dau) or groups (unique_group).";
-                    return Err(NodeError { field, detail: detail.to_owned() });
+                    return Err(NodeError::new(field, detail));
                 }
             };
             Ok(Counted { series, unit })
         };
-        let series = sent.iter().zip(0..).map(counted).collect::<Result<_, _>>()?;
-        let options = Node::new(node.value("stickinessFilter"), "stickinessFilter")?;
-        let is_cumulative = match options.text("computedAs")? {
-            None | Some("non_cumulative") => false,
-            Some("cumulative") => true,
-            Some(other) => {
-                let other: String = other.chars().take(100).collect();
-                let detail = format!("\"{other}\" is not a valid choice.");
-                return Err(options.refuse("computedAs", detail));
-            }
-        };
-        let interval_count = node.number("intervalCount")?.unwrap_or(1);
+        let series = Series::all(sent.series)?;
+        let series = series.into_iter().map(counted).collect::<Result<_, _>>()?;
+        let options = sent.stickiness_filter;
+        let interval_count = sent.interval_count.unwrap_or(1);
         if interval_count == 0 || interval_count > INTERVAL_COUNT_MAX {
             let detail = format!("Expected 1 to {INTERVAL_COUNT_MAX}.");
-            return Err(node.refuse("intervalCount", detail));
+            return Err(NodeError::new("intervalCount", detail));
         }
         Ok(Self {
             selection,
             series,
-            interval: Interval::parse(&node)?,
+            interval: Interval::parse(sent.interval.as_deref())?,
             interval_count,
-            is_cumulative,
-            criteria: criteria(&options)?,
-            compare: Compare::parse(node.value("compareFilter"))?,
+            is_cumulative: options.computed_as == Some(ComputedAs::Cumulative),
+            criteria: options.criteria.map(criteria).transpose()?.flatten(),
+            compare: Compare::of(sent.compare_filter)?,
         })
     }
 
@@ -121,16 +111,14 @@ impl Stickiness {
     }
 }
 
-fn criteria(options: &Node<'_>) -> Result<Option<Criteria>, NodeError> {
-    let path = "stickinessFilter.stickinessCriteria";
-    let Some(sent) = options.value("stickinessCriteria") else { return Ok(None) };
-    let node = Node::new(Some(sent), path)?;
-    let operator = Operator::parse(&node, "operator")?.unwrap_or(Operator::AtLeast);
-    let value = node.number("value")?;
-    let value = value.ok_or_else(|| node.refuse("value", "This field is required."))?;
+fn criteria(sent: StickinessCriteria) -> Result<Option<Criteria>, NodeError> {
+    let refused =
+        |detail: &str| NodeError::new("stickinessFilter.stickinessCriteria.value", detail);
+    let operator = sent.operator.unwrap_or(CriteriaOperator::AtLeast);
+    let value = sent.value.ok_or_else(|| refused("This field is required."))?;
     // An interval without events is none in which anybody was active.
-    if value == 0 && operator != Operator::AtLeast {
-        return Err(node.refuse("value", "Expected 1 or more."));
+    if value == 0 && operator != CriteriaOperator::AtLeast {
+        return Err(refused("Expected 1 or more."));
     }
     Ok(Some(Criteria { operator, value }).filter(|own| *own != Criteria::ANY && value > 0))
 }
@@ -158,7 +146,7 @@ impl Stickiness {
 mod tests {
     use serde_json::json;
 
-    use super::{Criteria, Operator, Stickiness};
+    use super::{Criteria, CriteriaOperator, Stickiness};
 
     #[test]
     fn series_and_options_are_read() {
@@ -173,7 +161,7 @@ mod tests {
             (parsed.series.len(), parsed.interval_count, parsed.is_cumulative),
             (2, 2, true)
         );
-        let most = Criteria { operator: Operator::AtMost, value: 3 };
+        let most = Criteria { operator: CriteriaOperator::AtMost, value: 3 };
         assert_eq!(parsed.criteria, Some(most));
         let any = json!({"series": [{}], "stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 1}}});
         assert_eq!(Stickiness::parse(&any).unwrap().criteria, None);

@@ -13,9 +13,12 @@ use crate::compare::Compare;
 use crate::dependence::Dependence;
 use crate::formula::Formula;
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::selection::Selection;
-use crate::series::{SERIES_MAX, Series};
+use crate::series::Series;
+use weir_api::node::NodeError;
+use weir_api::nodes::check::parse;
+use weir_api::nodes::insights;
+use weir_api::nodes::insights::{TrendsFilter, TrendsQuery};
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 
@@ -56,29 +59,26 @@ impl Trends {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        node.without(&["aggregation_group_type_index", "conversionGoal"])?;
-        let sent = node.list("series")?;
-        if sent.is_empty() || sent.len() > SERIES_MAX {
-            return Err(node.refuse("series", format!("Expected 1 to {SERIES_MAX} series.")));
+        let sent = parse::<TrendsQuery>(query)?;
+        if sent.base.aggregation_group_type_index.is_some() {
+            let detail = "aggregation_group_type_index is not available.";
+            return Err(NodeError::new("aggregation_group_type_index", detail));
         }
-        let series = sent.iter().zip(0..).map(|(series, order)| Series::parse(series, order));
-        let series = series.collect::<Result<Vec<_>, _>>()?;
-        let interval = Interval::parse(&node)?;
-        let options = Node::new(node.value("trendsFilter"), "trendsFilter")?;
-        let smoothing = options.number("smoothingIntervals")?.unwrap_or(1).max(1);
+        let series = Series::all(sent.series)?;
+        let options = sent.trends_filter;
+        let smoothing = options.smoothing_intervals.unwrap_or(1).max(1);
         if smoothing > SMOOTHING_MAX {
             let detail = format!("Expected at most {SMOOTHING_MAX} intervals.");
-            return Err(options.refuse("smoothingIntervals", detail));
+            return Err(NodeError::new("trendsFilter.smoothingIntervals", detail));
         }
         Ok(Self {
-            formulas: formulas(&options, series.len())?,
-            selection: Selection::parse(&node)?,
+            display: Display::of(options.display),
+            formulas: formulas(options, series.len())?,
+            selection: Selection::of(sent.base)?,
             series,
-            interval,
-            breakdown: Breakdown::parse(node.value("breakdownFilter"))?,
-            compare: Compare::parse(node.value("compareFilter"))?,
-            display: Display::parse(&options)?,
+            interval: Interval::parse(sent.interval.as_deref())?,
+            breakdown: Breakdown::of(sent.breakdown_filter)?,
+            compare: Compare::of(sent.compare_filter)?,
             smoothing,
         })
     }
@@ -101,54 +101,39 @@ impl Trends {
 }
 
 impl Display {
-    fn parse(options: &Node<'_>) -> Result<Self, NodeError> {
-        match options.text("display")? {
-            None
-            | Some(
-                "Auto"
-                | "ActionsLineGraph"
-                | "ActionsAreaGraph"
-                | "ActionsBar"
-                | "ActionsUnstackedBar"
-                | "ActionsStackedBar",
-            ) => Ok(Self::Intervals),
-            Some("ActionsLineGraphCumulative") => Ok(Self::Cumulative),
-            Some(
-                "BoldNumber" | "ActionsPie" | "ActionsBarValue" | "ActionsTable" | "WorldMap"
-                | "CalendarHeatmap",
-            ) => Ok(Self::Total),
-            Some(other) => {
-                let other: String = other.chars().take(100).collect();
-                Err(options.refuse("display", format!("{other} is not available.")))
-            }
+    fn of(sent: Option<insights::Display>) -> Self {
+        use insights::Display as Sent;
+        match sent.unwrap_or(Sent::Auto) {
+            Sent::Auto
+            | Sent::LineGraph
+            | Sent::AreaGraph
+            | Sent::Bar
+            | Sent::UnstackedBar
+            | Sent::StackedBar => Self::Intervals,
+            Sent::Cumulative => Self::Cumulative,
+            Sent::BoldNumber
+            | Sent::Pie
+            | Sent::BarValue
+            | Sent::Table
+            | Sent::WorldMap
+            | Sent::CalendarHeatmap => Self::Total,
         }
     }
 }
 
 /// The formulas of `formula`, `formulas` and `formulaNodes`.
-fn formulas(options: &Node<'_>, series: usize) -> Result<Vec<Formula>, NodeError> {
-    let plain = options.list("formulas")?.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
-    let plain = plain.ok_or_else(|| options.refuse("formulas", "Expected a list of texts."))?;
-    let mut texts: Vec<(String, Option<String>)> = options
-        .text("formula")?
-        .into_iter()
-        .chain(plain)
-        .map(|text| (text.to_owned(), None))
-        .collect();
-    for (formula, at) in options.list("formulaNodes")?.iter().zip(0..) {
-        let path = format!("trendsFilter.formulaNodes.{at}");
-        let node = Node::new(Some(formula), &path)?;
-        let name = node.text("custom_name")?.map(str::to_owned);
-        texts.extend(node.text("formula")?.map(|text| (text.to_owned(), name)));
-    }
+fn formulas(options: TrendsFilter, series: usize) -> Result<Vec<Formula>, NodeError> {
+    let plain = options.formula.into_iter().chain(options.formulas).map(|text| (text, None));
+    let named = options.formula_nodes.into_iter();
+    let named = named.filter_map(|node| Some((node.formula?, node.custom_name)));
+    let texts: Vec<(String, Option<String>)> = plain.chain(named).collect();
     if texts.len() > FORMULAS_MAX {
-        return Err(
-            options.refuse("formulas", format!("Expected at most {FORMULAS_MAX} formulas."))
-        );
+        let detail = format!("Expected at most {FORMULAS_MAX} formulas.");
+        return Err(NodeError::new("trendsFilter.formulas", detail));
     }
     let parse = |(text, name): (String, Option<String>)| {
         let formula = Formula::parse(&text, series);
-        let formula = formula.map_err(|detail| options.refuse("formula", detail))?;
+        let formula = formula.map_err(|detail| NodeError::new("trendsFilter.formula", detail))?;
         Ok(formula.named(name))
     };
     texts.into_iter().map(parse).collect()

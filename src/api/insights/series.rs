@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::insights::value::{AsSent, BreakdownValue, EntityId, EntityKind, Number, PersonsUrl};
+use crate::words;
 
 /// A series.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -91,43 +92,17 @@ pub enum Period {
     Previous,
 }
 
-/// What persons are in an interval.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum Status {
-    /// Active for the first time, in the interval in which they were created.
-    New,
-    /// Active as in the interval before.
-    Returning,
-    /// Active, but not in the interval before.
-    Resurrecting,
-    /// Not active, but in the interval before.
-    Dormant,
-}
-
-impl Status {
-    /// All of them, in the order of answers.
-    pub const ALL: [Self; 4] = [Self::New, Self::Returning, Self::Resurrecting, Self::Dormant];
-
-    /// Its name in queries and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Returning => "returning",
-            Self::Resurrecting => "resurrecting",
-            Self::Dormant => "dormant",
-        }
-    }
-
-    /// The status of this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-
-    /// The names of all.
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+words! {
+    /// What persons are in an interval.
+    Status {
+        /// Active for the first time, in the interval in which they were created.
+        New = "new",
+        /// Active as in the interval before.
+        Returning = "returning",
+        /// Active, but not in the interval before.
+        Resurrecting = "resurrecting",
+        /// Not active, but in the interval before.
+        Dormant = "dormant",
     }
 }
 

@@ -38,5 +38,5 @@ macro_rules! by_hand {
 }
 
 by_hand! {
-    Action Annotation Dashboard DashboardsRunInsightsRetrieveAnswer Insight InsightAnswer InsightInList ListAnswer QueryLater Question SqlNodeAnswer
+    Action Annotation Dashboard DashboardsRunInsightsRetrieveAnswer Insight InsightAnswer InsightInList ListAnswer QueryLater SqlNodeAnswer
 }

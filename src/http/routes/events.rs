@@ -26,6 +26,7 @@ use crate::routes::query;
 use crate::rows::LONG_PAGE_MAX_BYTES;
 use crate::{csv, fields};
 use weir_api::events as api;
+use weir_api::nodes::check::check_filters;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -35,7 +36,6 @@ use weir_event::predicate::moment::{Moment, Now};
 use weir_insights::events;
 use weir_insights::events::{EventRow, EventsQuestion, ValuesQuestion};
 use weir_insights::filters::Filters;
-use weir_insights::known::check_filters;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);

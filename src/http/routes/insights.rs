@@ -35,6 +35,8 @@ use crate::routes::query::{insight, status};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
 use weir_api::insights::value::{AsSent, BreakdownValue, Number, PersonsUrl};
+use weir_api::node::{Content, NodeError};
+use weir_api::nodes::base::BreakdownFilter;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -44,7 +46,6 @@ use weir_insights::insight::Insight;
 use weir_insights::jobs::ID_MAX_BYTES;
 use weir_insights::legacy::Filter;
 use weir_insights::lifecycle::legacy::lifecycle_query;
-use weir_insights::node::NodeError;
 use weir_insights::stickiness::legacy::stickiness_query;
 use weir_insights::{InsightError, ProjectSettings, legacy};
 
@@ -139,6 +140,8 @@ async fn series_of(
     let (project, rendering) = (cx.who.project.id.0, cx.rendering);
     let show = move || {
         let breakdown = node.get("breakdownFilter");
+        let breakdown = breakdown.and_then(|own| Option::<BreakdownFilter>::read(own, "").ok());
+        let breakdown = breakdown.flatten().and_then(|own| Breakdown::of(own).ok());
         Ok(shown(told, (&filter, project), breakdown, (&settings, rendering)))
     };
     beside(&cx.app.node.cpu, show).await
@@ -148,7 +151,7 @@ async fn series_of(
 fn shown(
     told: Told<Vec<Series>>,
     (filter, project): (&Filter, i64),
-    breakdown: Option<&Value>,
+    breakdown: Option<Breakdown>,
     (settings, rendering): (&ProjectSettings, Rendering),
 ) -> SeriesAnswer {
     let mut series = told.result;
@@ -166,7 +169,7 @@ fn shown(
         Some(BreakdownValue::Several(values)) => matches!(&values[..], [value] if value == OTHER),
         _ => false,
     };
-    let next = series.iter().any(is_other).then(|| Breakdown::end_of_page(breakdown));
+    let next = series.iter().any(is_other).then(|| breakdown.map_or(0, |own| own.end_of_page()));
     SeriesAnswer::Answer(TrendAnswer::of(told.how.computed(settings), series), next)
 }
 

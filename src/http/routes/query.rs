@@ -14,16 +14,18 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::fields::{Fields, refused};
-use crate::openapi::{Body, Shape, by_hand};
+use crate::openapi::{Body, Shape};
 use crate::operation::input::{InBody, input};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query::answer::{Answer, FORMATS, media_type};
 use crate::routes::query::refresh::{Refresh, client_query_id};
+use weir_api::node::NodeError;
+use weir_api::nodes::check;
+use weir_api::query;
 use weir_app::App;
-use weir_insights::node::NodeError;
-use weir_insights::{known, saved};
+use weir_insights::saved;
 use weir_metadata::accounts::Project;
 use weir_query::kernel::error::QueryError;
 use weir_query::output::rows::Format;
@@ -58,7 +60,7 @@ impl Overrides {
             Some(_) => Err(refused(name, "invalid_input", "Expected an object.")),
         };
         let (filters, variables) = (object("filters_override")?, object("variables_override")?);
-        known::check_frame(&filters, "filters_override").map_err(|error| of_field(&error))?;
+        check::check_frame(&filters, "filters_override").map_err(|error| of_field(&error))?;
         Ok(Self { filters, variables })
     }
 
@@ -170,7 +172,7 @@ pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Pr
 
 impl InBody for Question {
     fn describe(shape: &mut Shape) {
-        shape.body = Some(Body::of::<by_hand::Question>(true));
+        shape.body = Some(Body::of::<query::Question>(true));
     }
 
     fn take(fields: &mut Fields) -> Result<Self, Problem> {
@@ -180,7 +182,7 @@ impl InBody for Question {
         let overrides = Overrides::read(fields)?;
         if let Some(Value::Object(_)) = fields.peek("query") {
             let node = fields.value("query")?.unwrap_or_default();
-            known::check(&node).map_err(|error| insight::invalid(&error))?;
+            check::check(&node).map_err(|error| insight::invalid(&error))?;
             let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
             let format = format(fields)?;
             if format != Format::Json {

@@ -11,10 +11,13 @@ use crate::correlation::values::Exact;
 use crate::correlation::{Correlation, Of};
 use crate::entity::Entity;
 use crate::funnels::passage::Passages;
-use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::selection::Unit;
 use crate::{Actor, Context, InsightError, ProjectSettings};
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::series as nodes;
 use weir_query::events::expression_columns::with_columns;
 use weir_query::events::histories::{Fold, NO_TEXT, Row, Rows};
 use weir_query::kernel::engine::Engine;
@@ -48,22 +51,23 @@ enum Subject {
 }
 
 impl Correlation {
-    /// Reads the fields of a `FunnelCorrelationActorsQuery` beside its source, which is this one. Filters of persons
-    /// or groups become filters of the funnel.
+    /// Whom a `FunnelCorrelationActorsQuery` asks for whose source is this one. Filters of persons or groups become
+    /// filters of the funnel.
     ///
     /// # Errors
     ///
     /// A field is malformed or absent.
-    pub fn asked(&mut self, node: &Node<'_>) -> Result<Asked, NodeError> {
+    pub fn asked(&mut self, sent: FunnelCorrelationActorsQuery) -> Result<Asked, NodeError> {
+        let is_converted = is_converted(sent.person_converted.as_ref())?;
         let subject = match &self.of {
-            Of::Events(_) | Of::EventValues(..) => event_asked(node)?,
+            Of::Events(_) | Of::EventValues(..) => event_asked(sent.person_entity)?,
             Of::Values(wanted) => {
                 let has_absent = wanted.has_absent();
-                let mut filters = filters(node, VALUES)?;
+                let mut filters = filters(sent.property_values, VALUES)?;
                 if filters.is_empty() {
                     let detail =
                         "Property correlation expects at least one property to get persons for.";
-                    return Err(node.refuse(VALUES, detail));
+                    return Err(NodeError::new(VALUES, detail));
                 }
                 let kind = match self.funnels.unit() {
                     Unit::Persons => "person",
@@ -75,7 +79,7 @@ impl Correlation {
                 Subject::Values(exact)
             }
         };
-        Ok(Asked { subject, is_converted: is_converted(node)? })
+        Ok(Asked { subject, is_converted })
     }
 
     /// The persons or groups, by their ids; one more than the part has where there are more.
@@ -121,49 +125,46 @@ impl Correlation {
     }
 }
 
-fn event_asked(node: &Node<'_>) -> Result<Subject, NodeError> {
-    let Some(sent) = node.value(ENTITY) else {
-        return Err(node.refuse(ENTITY, "No entity for persons specified."));
+fn event_asked(sent: Option<nodes::Entity>) -> Result<Subject, NodeError> {
+    let Some(mut sent) = sent else {
+        return Err(NodeError::new(ENTITY, "No entity for persons specified."));
     };
-    let inner = Node::new(Some(sent), ENTITY)?;
-    let mut filters = match inner.value("properties") {
-        // A group of filters may say that one is enough.
-        Some(Value::Object(_)) => {
-            return Ok(Subject::Events(Box::new(Entity::parse(sent, ENTITY)?), Exact::default()));
-        }
-        _ => filters(&inner, "properties")?,
-    };
-    let exact = Exact::taken_from(&mut filters, "event", true);
-    let mut sent = sent.clone();
-    if let Value::Object(fields) = &mut sent {
-        fields.insert("properties".to_owned(), Value::Array(filters));
+    // A group of filters may say that one is enough.
+    if matches!(&sent.properties, Some(Properties(Value::Object(_)))) {
+        return Ok(Subject::Events(Box::new(Entity::of(sent, ENTITY)?), Exact::default()));
     }
-    Ok(Subject::Events(Box::new(Entity::parse(&sent, ENTITY)?), exact))
+    let mut filters = filters(sent.properties.take(), &join(ENTITY, "properties"))?;
+    let exact = Exact::taken_from(&mut filters, "event", true);
+    sent.properties = Some(Properties(Value::Array(filters)));
+    Ok(Subject::Events(Box::new(Entity::of(sent, ENTITY)?), exact))
 }
 
-/// A list of filters.
-fn filters(node: &Node<'_>, name: &str) -> Result<Vec<Value>, NodeError> {
-    let list = node.list(name)?;
-    if list.len() > VALUES_MAX {
-        return Err(node.refuse(name, format!("Expected at most {VALUES_MAX} filters.")));
+/// A list of filters, which stands in a field.
+fn filters(sent: Option<Properties>, field: &str) -> Result<Vec<Value>, NodeError> {
+    match sent {
+        None => Ok(Vec::new()),
+        Some(Properties(Value::Array(list))) if list.len() <= VALUES_MAX => Ok(list),
+        Some(Properties(Value::Array(_))) => {
+            Err(NodeError::new(field, format!("Expected at most {VALUES_MAX} filters.")))
+        }
+        Some(_) => Err(NodeError::new(field, "Expected a list.")),
     }
-    Ok(list.to_vec())
 }
 
 /// Older clients send texts.
-fn is_converted(node: &Node<'_>) -> Result<Option<bool>, NodeError> {
-    const NAME: &str = "funnelCorrelationPersonConverted";
-    match node.value(NAME) {
-        None => Ok(None),
-        Some(Value::Bool(truth)) => Ok(Some(*truth)),
+fn is_converted(sent: Option<&Value>) -> Result<Option<bool>, NodeError> {
+    match sent {
+        None => return Ok(None),
+        Some(Value::Bool(truth)) => return Ok(Some(*truth)),
         Some(Value::String(text)) => match text.to_ascii_lowercase().as_str() {
-            "" => Ok(None),
-            "true" | "1" => Ok(Some(true)),
-            "false" | "0" => Ok(Some(false)),
-            _ => Err(node.refuse(NAME, "Expected true or false.")),
+            "" => return Ok(None),
+            "true" | "1" => return Ok(Some(true)),
+            "false" | "0" => return Ok(Some(false)),
+            _ => {}
         },
-        Some(_) => Err(node.refuse(NAME, "Expected true or false.")),
+        Some(_) => {}
     }
+    Err(NodeError::new("funnelCorrelationPersonConverted", "Expected true or false."))
 }
 
 /// Finds those who are asked for.
@@ -197,7 +198,8 @@ mod tests {
 
     use super::is_converted;
     use crate::correlation::Correlation;
-    use crate::node::Node;
+    use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
+    use weir_api::nodes::check::parse;
 
     #[test]
     fn wrong_fields_are_named() {
@@ -242,8 +244,9 @@ mod tests {
                 "source": funnel, "funnelCorrelationType": kind, "funnelCorrelationNames": ["a"],
             });
             let mut correlation = Correlation::parse(&query).unwrap();
-            let node = Node::new(Some(&asked), "").unwrap();
-            let found = correlation.asked(&node).err().map(|error| error.field);
+            let sent = parse::<FunnelCorrelationActorsQuery>(&asked);
+            let found = sent.and_then(|sent| correlation.asked(sent)).err();
+            let found = found.map(|error| error.field);
             assert_eq!(found.as_deref(), field, "{asked}");
         }
     }
@@ -258,7 +261,8 @@ mod tests {
             (json!(false), Some(false)),
         ] {
             let asked = json!({"funnelCorrelationPersonConverted": sent});
-            assert_eq!(is_converted(&Node::new(Some(&asked), "").unwrap()).unwrap(), expected);
+            let asked = parse::<FunnelCorrelationActorsQuery>(&asked).unwrap();
+            assert_eq!(is_converted(asked.person_converted.as_ref()).unwrap(), expected);
         }
     }
 }

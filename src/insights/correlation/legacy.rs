@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::correlation::answer::Subject;
 use crate::funnels::legacy::funnels_query;
 use crate::legacy::{Filter, list, parsed, text};
-use crate::node::NodeError;
 use crate::selection::Unit;
+use weir_api::node::NodeError;
 
 /// Parameters that say which persons are asked for, not which correlation it is.
 pub const OF_PERSONS: [&str; 8] = [
@@ -107,8 +107,8 @@ mod tests {
     use crate::correlation::Correlation;
     use crate::correlation::answer::Subject;
     use crate::legacy::Filter;
-    use crate::node::NodeError;
     use crate::selection::Unit;
+    use weir_api::node::NodeError;
 
     fn filter(value: Value) -> Filter {
         let Value::Object(filter) = value else { panic!("an object") };

@@ -5,7 +5,9 @@ use serde_json::Value;
 use crate::correlation::values::Wanted;
 use crate::correlation::{Correlation, Of};
 use crate::funnels::Funnels;
-use crate::node::{Node, NodeError};
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::check::parse;
+use weir_api::nodes::correlation::{CorrelationType, FunnelCorrelationQuery};
 
 /// Most names of a list.
 const NAMES_MAX: usize = 1000;
@@ -16,9 +18,6 @@ const EVENTS_MAX: usize = 100;
 /// Stands for all properties among their names.
 const ALL: &str = "$all";
 
-/// Kinds of the node that says which actors of the funnel are meant.
-const SOURCES: [&str; 2] = ["FunnelsActorsQuery", "InsightActorsQuery"];
-
 impl Correlation {
     /// Reads a `FunnelCorrelationQuery`.
     ///
@@ -26,75 +25,91 @@ impl Correlation {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        let Some(source) = node.value("source") else {
-            return Err(node.refuse("source", "Expected a FunnelsActorsQuery."));
+        check_kinds(query)?;
+        let sent = parse::<FunnelCorrelationQuery>(query)?;
+        let of = of(&sent)?;
+        let Some(mut actors) = sent.source else {
+            return Err(NodeError::new("source", "Expected a FunnelsActorsQuery."));
         };
-        let actors = Node::new(Some(source), "source")?;
-        if actors.text("kind")?.is_some_and(|kind| !SOURCES.contains(&kind)) {
-            return Err(actors.refuse("kind", "Expected a FunnelsActorsQuery."));
+        let unavailable = [
+            ("funnelStepBreakdown", actors.funnel_step_breakdown.is_some()),
+            (
+                "funnelTrendsEntrancePeriodStart",
+                actors.funnel_trends_entrance_period_start.is_some(),
+            ),
+        ];
+        if let Some((name, _)) = unavailable.into_iter().find(|(_, is_sent)| *is_sent) {
+            let detail = format!("{name} is not available.");
+            return Err(NodeError::new(join("source", name), detail));
         }
-        actors.without(&["funnelStepBreakdown", "funnelTrendsEntrancePeriodStart"])?;
-        let Some(funnel) = actors.value("source") else {
-            return Err(actors.refuse("source", "Expected a FunnelsQuery."));
+        let Some(funnel) = actors.source.take() else {
+            return Err(NodeError::new("source.source", "Expected a FunnelsQuery."));
         };
-        let inner = Node::new(Some(funnel), "source.source")?;
-        if inner.text("kind")?.is_some_and(|kind| kind != "FunnelsQuery") {
-            return Err(inner.refuse("kind", "Expected a FunnelsQuery."));
-        }
-        let of = of(&node)?;
-        let funnels = Funnels::parse(funnel)?.unsplit();
+        let funnels = Funnels::of(funnel)?.unsplit();
         funnels.check_unit()?;
-        Ok(Self { passages: funnels.passages(&actors)?, funnels, of })
+        Ok(Self { passages: funnels.passages(&actors, "source")?, funnels, of })
     }
 }
 
-fn of(node: &Node<'_>) -> Result<Of, NodeError> {
-    match node.text("funnelCorrelationType")? {
-        None | Some("events") => {
-            Ok(Of::Events(texts(node, "funnelCorrelationExcludeEventNames", NAMES_MAX)?))
+/// Refuses other nodes in the place of the funnel and of who is meant of it; these may have no kind.
+fn check_kinds(query: &Value) -> Result<(), NodeError> {
+    for (path, pointer, known) in [
+        ("source", "/source/kind", &["FunnelsActorsQuery", "InsightActorsQuery"][..]),
+        ("source.source", "/source/source/kind", &["FunnelsQuery"]),
+    ] {
+        let kind = query.pointer(pointer).filter(|kind| !kind.is_null());
+        if kind.is_some_and(|kind| !kind.as_str().is_some_and(|kind| known.contains(&kind))) {
+            let detail = format!("Expected a {}.", known.first().copied().unwrap_or_default());
+            return Err(NodeError::new(join(path, "kind"), detail));
         }
-        Some("event_with_properties") => {
-            let names = texts(node, "funnelCorrelationEventNames", EVENTS_MAX)?;
+    }
+    Ok(())
+}
+
+fn of(sent: &FunnelCorrelationQuery) -> Result<Of, NodeError> {
+    match sent.correlation_type.unwrap_or(CorrelationType::Events) {
+        CorrelationType::Events => {
+            let excluded = &sent.exclude_event_names;
+            Ok(Of::Events(different(excluded, "funnelCorrelationExcludeEventNames", NAMES_MAX)?))
+        }
+        CorrelationType::EventWithProperties => {
+            const NAME: &str = "funnelCorrelationEventNames";
+            let names = different(&sent.event_names, NAME, EVENTS_MAX)?;
             if names.is_empty() {
                 let detail = "Event property correlation expects at least one event name to run correlation on.";
-                return Err(node.refuse("funnelCorrelationEventNames", detail));
+                return Err(NodeError::new(NAME, detail));
             }
-            let excluded = texts(node, "funnelCorrelationEventExcludePropertyNames", NAMES_MAX)?;
+            let field = "funnelCorrelationEventExcludePropertyNames";
+            let excluded = different(&sent.event_exclude_property_names, field, NAMES_MAX)?;
             Ok(Of::EventValues(names, Wanted::all_but(excluded)))
         }
-        Some("properties") => {
-            let names = texts(node, "funnelCorrelationNames", NAMES_MAX)?;
+        CorrelationType::Properties => {
+            const NAME: &str = "funnelCorrelationNames";
+            let names = different(&sent.names, NAME, NAMES_MAX)?;
             if names.is_empty() {
                 let detail =
                     "Property correlation expects at least one property to run correlation on.";
-                return Err(node.refuse("funnelCorrelationNames", detail));
+                return Err(NodeError::new(NAME, detail));
             }
-            let excluded = texts(node, "funnelCorrelationExcludeNames", NAMES_MAX)?;
+            let field = "funnelCorrelationExcludeNames";
+            let excluded = different(&sent.exclude_names, field, NAMES_MAX)?;
             Ok(Of::Values(match names.iter().any(|name| name == ALL) {
                 true => Wanted::all_but(excluded),
                 false => Wanted::named(names, &excluded),
             }))
         }
-        Some(_) => {
-            let detail = "Expected events, properties or event_with_properties.";
-            Err(node.refuse("funnelCorrelationType", detail))
-        }
     }
 }
 
-/// The different texts of a list.
-fn texts(node: &Node<'_>, name: &str, most: usize) -> Result<Vec<String>, NodeError> {
-    let list = node.list(name)?;
-    if list.len() > most {
-        return Err(node.refuse(name, format!("Expected at most {most} names.")));
+/// The different ones of at most so many names, which stand in a field.
+fn different(names: &[String], field: &str, most: usize) -> Result<Vec<String>, NodeError> {
+    if names.len() > most {
+        return Err(NodeError::new(field, format!("Expected at most {most} names.")));
     }
-    let text = |text: &Value| text.as_str().map(str::to_owned);
-    let texts = list.iter().map(text).collect::<Option<Vec<_>>>();
-    let mut texts = texts.ok_or_else(|| node.refuse(name, "Expected a list of names."))?;
-    texts.sort_unstable();
-    texts.dedup();
-    Ok(texts)
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
 }
 
 #[cfg(test)]

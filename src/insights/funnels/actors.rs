@@ -6,13 +6,14 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::bins::name_of;
-use crate::breakdown::{Breakdown, OfValue, value_sent};
+use crate::breakdown::{Breakdown, OfValue, of_value, value_sent};
 use crate::funnels::answer::OTHER;
 use crate::funnels::split::{Found, Splitter};
 use crate::funnels::{Funnels, Shown};
-use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::{Actor, Context, InsightError, ProjectSettings};
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::actors::FunnelsActorsQuery;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -71,6 +72,18 @@ impl Stop {
     }
 }
 
+fn trend_asked(sent: FunnelsActorsQuery, path: &str) -> Result<Of, NodeError> {
+    let Some(is_drop_off) = sent.funnel_trends_drop_off else {
+        let detail = "Trends of funnels need funnelTrendsDropOff: true or false.";
+        return Err(NodeError::new(join(path, "funnelTrendsDropOff"), detail));
+    };
+    let Some(day) = sent.funnel_trends_entrance_period_start else {
+        let detail = "Trends of funnels need the beginning of an interval, as in days.";
+        return Err(NodeError::new(join(path, "funnelTrendsEntrancePeriodStart"), detail));
+    };
+    Ok(Of::Trend { day, is_drop_off })
+}
+
 /// Collects the actors.
 #[derive(Debug)]
 struct Behind {
@@ -119,68 +132,51 @@ impl Fold for Behind {
 }
 
 impl Funnels {
-    /// Reads the fields of a `FunnelsActorsQuery` beside its source, which is this one.
+    /// Whom a `FunnelsActorsQuery` asks for that stands at `path` and whose source is this one.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or there is no such step.
-    pub fn asked(&self, node: &Node<'_>) -> Result<Position, NodeError> {
+    /// A field is absent, or there is no such step.
+    pub fn asked(&self, sent: FunnelsActorsQuery, path: &str) -> Result<Position, NodeError> {
         self.check_unit()?;
-        let breakdown = match node.value("funnelStepBreakdown") {
-            Some(Value::Array(values)) if values.is_empty() => None,
-            value => value.cloned(),
-        };
+        let breakdown = of_value(sent.funnel_step_breakdown.as_ref());
         let of = match self.shown {
-            Shown::Trends => self.trend_asked(node)?,
-            Shown::Steps | Shown::TimeToConvert(_) => Of::Step(self.stop_asked(node)?),
+            Shown::Trends => trend_asked(sent, path)?,
+            Shown::Steps | Shown::TimeToConvert(_) => {
+                Of::Step(self.stop_asked(sent.funnel_step, &sent.funnel_custom_steps, path)?)
+            }
         };
         Ok(Position { of, breakdown })
     }
 
-    fn trend_asked(&self, node: &Node<'_>) -> Result<Of, NodeError> {
-        if node.value("funnelTrendsDropOff").is_none() {
-            let detail = "Trends of funnels need funnelTrendsDropOff: true or false.";
-            return Err(node.refuse("funnelTrendsDropOff", detail));
-        }
-        let Some(day) = node.text("funnelTrendsEntrancePeriodStart")? else {
-            let detail = "Trends of funnels need the beginning of an interval, as in days.";
-            return Err(node.refuse("funnelTrendsEntrancePeriodStart", detail));
-        };
-        let is_drop_off = node.truth("funnelTrendsDropOff")?;
-        Ok(Of::Trend { day: day.to_owned(), is_drop_off })
-    }
-
-    /// Whom `funnelStep` or `funnelCustomSteps` ask for.
-    pub(super) fn stop_asked(&self, node: &Node<'_>) -> Result<Stop, NodeError> {
+    /// Whom `funnelStep` or `funnelCustomSteps` of the node at `path` ask for.
+    pub(super) fn stop_asked(
+        &self,
+        step: Option<i64>,
+        custom: &[i64],
+        path: &str,
+    ) -> Result<Stop, NodeError> {
         let count = self.steps.len();
-        let number = |value: &Value| match value {
-            Value::String(text) => text.parse::<i64>().ok(),
-            other => other.as_i64(),
-        };
-        let custom = node.list("funnelCustomSteps")?;
+        let refused = |name: &str, detail: String| NodeError::new(join(path, name), detail);
         if !custom.is_empty() {
-            let step = |value: &Value| {
-                let step = number(value).and_then(|step| usize::try_from(step).ok());
+            let step = |step: &i64| {
+                let step = usize::try_from(*step).ok().filter(|step| (1..=count).contains(step));
                 let detail = || format!("Expected numbers of steps from 1 to {count}.");
-                step.filter(|step| (1..=count).contains(step))
-                    .ok_or_else(|| node.refuse("funnelCustomSteps", detail()))
+                step.ok_or_else(|| refused("funnelCustomSteps", detail()))
             };
             return Ok(Stop::Last(custom.iter().map(step).collect::<Result<_, _>>()?));
         }
-        let Some(sent) = node.value("funnelStep") else {
-            let detail = "Expected a step: funnelStep, or funnelCustomSteps.";
-            return Err(node.refuse("funnelStep", detail));
-        };
-        let step =
-            number(sent).ok_or_else(|| node.refuse("funnelStep", "Expected a whole number."))?;
+        let refused = |detail: &str| refused("funnelStep", detail.to_owned());
+        let absent = "Expected a step: funnelStep, or funnelCustomSteps.";
+        let step = step.ok_or_else(|| refused(absent))?;
         let place = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
         if step == -1 {
             let detail = "Nobody drops off before the first step: use -2 for those who did the first step alone.";
-            return Err(node.refuse("funnelStep", detail));
+            return Err(refused(detail));
         }
         if place == 0 || place > count {
             let detail = format!("Expected a step from 1 to {count}, or from -2 to -{count}.");
-            return Err(node.refuse("funnelStep", detail));
+            return Err(refused(&detail));
         }
         let at = place - 1;
         if step > 0 {

@@ -6,11 +6,11 @@ use crate::breakdown::{Breakdown, SEPARATOR};
 use crate::entity::{Entity, note_named};
 use crate::funnels::split::{Found, Splitter};
 use crate::funnels::times::{Room, Times};
-use crate::funnels::walk::Order;
 use crate::funnels::{Funnels, Shown};
 use crate::{Context, InsightError, ProjectSettings};
 use weir_api::insights::funnel::{Funnel, Step, Steps};
 use weir_api::insights::value::BreakdownValue;
+use weir_api::nodes::insights::FunnelOrderType;
 use weir_metadata::cohorts::CohortId;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
@@ -210,11 +210,11 @@ impl Funnels {
         let body = |(step, entity): (usize, &Entity)| {
             let times = counts.times.get(step).unwrap_or(&none);
             let (action_id, name, custom_name) = match self.course.order {
-                Order::Unordered => {
+                FunnelOrderType::Unordered => {
                     let plural = if step == 0 { "" } else { "s" };
                     (None, format!("Completed {} step{plural}", step + 1), None)
                 }
-                Order::Ordered | Order::Strict => {
+                FunnelOrderType::Ordered | FunnelOrderType::Strict => {
                     (entity.id(), entity.name().to_owned(), entity.custom_name.clone())
                 }
             };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::legacy::{
     Filter, breakdown_filter, check_insight, entities, entity, parsed, query, refused, text, truth,
 };
-use crate::node::NodeError;
+use weir_api::node::NodeError;
 use weir_event::json;
 
 /// The `FunnelsQuery` of such filters.

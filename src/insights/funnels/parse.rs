@@ -5,19 +5,21 @@ use serde_json::Value;
 use crate::breakdown::Breakdown;
 use crate::entity::Entity;
 use crate::funnels::split::Attribution;
-use crate::funnels::walk::{Counted, Course, Exclusion, Order};
+use crate::funnels::walk::{Counted, Course, Exclusion};
 use crate::funnels::{Funnels, Shown};
 use crate::interval::Interval;
-use crate::node::{Node, NodeError};
 use crate::selection::{Selection, Unit};
 use crate::series::First;
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::check::parse;
+use weir_api::nodes::insights::{
+    AttributionType, FunnelOrderType, FunnelVizType, FunnelsFilter, FunnelsQuery, WindowUnit,
+};
+use weir_api::nodes::series as nodes;
 use weir_query::dialect::expression::Expression;
 
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;
-
-/// The field of a step that may be skipped.
-const OPTIONAL: &str = "optionalInFunnel";
 
 /// Most exclusions: the bits of a mask besides those of steps.
 const EXCLUSIONS_MAX: usize = 12;
@@ -44,32 +46,59 @@ impl Funnels {
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        let node = Node::new(Some(query), "")?;
-        let (steps, firsts): (Vec<Entity>, Vec<Option<First>>) = steps(&node)?.into_iter().unzip();
-        let options = Node::new(node.value("funnelsFilter"), "funnelsFilter")?;
-        let order = order(&options)?;
-        let selection = Selection::parse(&node)?;
-        let (exclusions, spoilers) = exclusions(&options, order, &steps)?;
-        let shown = shown(&options)?;
+        Self::of(parse::<FunnelsQuery>(query)?)
+    }
+
+    /// What a `FunnelsQuery` says.
+    ///
+    /// # Errors
+    ///
+    /// A field asks for something that is not available.
+    pub fn of(sent: FunnelsQuery) -> Result<Self, NodeError> {
+        let FunnelsQuery { base, series, interval, funnels_filter: options, breakdown_filter } =
+            sent;
+        if series.is_empty() || series.len() > STEPS_MAX {
+            return Err(NodeError::new("series", format!("Expected 1 to {STEPS_MAX} steps.")));
+        }
+        let is_optional: Vec<bool> = series.iter().map(|step| step.optional_in_funnel).collect();
+        let firsts: Vec<Option<First>> =
+            series.iter().map(|step| step.math.as_deref().and_then(First::of)).collect();
+        let step =
+            |(step, at): (nodes::Series, usize)| Entity::of(step.base, &format!("series.{at}"));
+        let steps = series.into_iter().zip(0..).map(step).collect::<Result<Vec<_>, _>>()?;
+        let order = options.order_type.unwrap_or(FunnelOrderType::Ordered);
+        let selection = Selection::of(base)?;
+        let shown = match options.viz_type {
+            None | Some(FunnelVizType::Steps) => Shown::Steps,
+            Some(FunnelVizType::TimeToConvert) => {
+                Shown::TimeToConvert(options.bin_count.map(|bins| bins.clamp(1, BINS_MAX)))
+            }
+            Some(FunnelVizType::Trends) => Shown::Trends,
+        };
+        let between = between(&options, steps.len())?;
+        let attribution = attribution(&options, order, steps.len())?;
+        let actor = actor(options.aggregate_by_hogql.as_deref(), (&selection, &firsts))?;
+        let window = window(&options)?;
+        let (exclusions, spoilers) = exclusions(options.exclusions, order, &steps)?;
         let course = Course {
             order,
             steps: steps.len(),
-            optional: optional(&node, (&steps, order, shown))?,
-            window: window(&options)?,
+            optional: optional(&is_optional, (&steps, order, shown))?,
+            window,
             exclusions: spoilers,
             attributed: None,
             counted: Counted::Once,
         };
         if shown != Shown::Steps && steps.len() < 2 {
-            return Err(node.refuse("series", "Expected two steps at least."));
+            return Err(NodeError::new("series", "Expected two steps at least."));
         }
         Ok(Self {
-            between: between(&options, steps.len())?,
-            attribution: attribution(&options, order, steps.len())?,
-            actor: actor(&options, (&selection, &firsts))?,
+            between,
+            attribution,
+            actor,
             selection,
-            interval: Interval::parse(&node)?,
-            breakdown: Breakdown::unpaged(node.value("breakdownFilter"))?,
+            interval: Interval::parse(interval.as_deref())?,
+            breakdown: Breakdown::unpaged(breakdown_filter)?,
             steps,
             firsts,
             exclusions,
@@ -79,60 +108,46 @@ impl Funnels {
     }
 }
 
-fn steps(node: &Node<'_>) -> Result<Vec<(Entity, Option<First>)>, NodeError> {
-    let sent = node.list("series")?;
-    if sent.is_empty() || sent.len() > STEPS_MAX {
-        return Err(node.refuse("series", format!("Expected 1 to {STEPS_MAX} steps.")));
-    }
-    let step = |(value, at): (&Value, usize)| {
-        let path = format!("series.{at}");
-        let entity = Entity::parse(value, &path)?;
-        let node = Node::new(Some(value), &path)?;
-        Ok((entity, node.text("math")?.and_then(First::of)))
-    };
-    sent.iter().zip(0..).map(step).collect()
+/// The refusal of an option.
+fn refused(name: &str, detail: impl Into<String>) -> NodeError {
+    NodeError::new(format!("funnelsFilter.{name}"), detail)
 }
 
 /// The expression that says who goes through it; `None` of persons and groups.
 fn actor(
-    options: &Node<'_>,
+    text: Option<&str>,
     (selection, firsts): (&Selection, &[Option<First>]),
 ) -> Result<Option<Expression>, NodeError> {
-    const NAME: &str = "funnelAggregateByHogQL";
-    let Some(text) = options.text(NAME)?.filter(|text| !OF_PERSONS.contains(text)) else {
-        return Ok(None);
-    };
+    let refused = |detail: String| refused("funnelAggregateByHogQL", detail);
+    let Some(text) = text.filter(|text| !OF_PERSONS.contains(text)) else { return Ok(None) };
     if selection.unit != Unit::Persons {
         let detail = "A funnel is of groups or of what an expression says, not of both.";
-        return Err(options.refuse(NAME, detail));
+        return Err(refused(detail.to_owned()));
     }
     if firsts.iter().any(Option::is_some) {
-        let detail = "First times are of persons and groups alone.";
-        return Err(options.refuse(NAME, detail));
+        return Err(refused("First times are of persons and groups alone.".to_owned()));
     }
     let parsed = Expression::parse(text);
-    parsed.map(Some).map_err(|error| options.refuse(NAME, error.to_string()))
+    parsed.map(Some).map_err(|error| refused(error.to_string()))
 }
 
 /// The bits of the steps that may be skipped.
 fn optional(
-    node: &Node<'_>,
-    (steps, order, shown): (&[Entity], Order, Shown),
+    is_optional: &[bool],
+    (steps, order, shown): (&[Entity], FunnelOrderType, Shown),
 ) -> Result<u32, NodeError> {
+    let refused = |at: usize, detail: &str| {
+        Err(NodeError::new(format!("series.{at}.optionalInFunnel"), detail))
+    };
     let mut optional = 0_u32;
-    for (value, at) in node.list("series")?.iter().zip(0_usize..) {
-        let path = format!("series.{at}");
-        let step = Node::new(Some(value), &path)?;
-        if !step.truth(OPTIONAL)? {
-            continue;
-        }
+    for (at, _) in is_optional.iter().enumerate().filter(|(_, own)| **own) {
         if at == 0 {
-            return Err(step.refuse(OPTIONAL, "The first step cannot be optional."));
+            return refused(at, "The first step cannot be optional.");
         }
-        if order == Order::Unordered || shown != Shown::Steps {
+        if order == FunnelOrderType::Unordered || shown != Shown::Steps {
             let detail =
                 "Only ordered and strict funnels that are shown as steps have optional steps.";
-            return Err(step.refuse(OPTIONAL, detail));
+            return refused(at, detail);
         }
         optional |= 1 << at;
     }
@@ -140,136 +155,109 @@ fn optional(
         let is_optional = |step: usize| optional >> step & 1 == 1;
         if is_optional(at) && !is_optional(at + 1) && contains(next, own) {
             let detail = "Every event of this optional step is one of the required step after it.";
-            return Err(node.refuse(&format!("series.{at}.{OPTIONAL}"), detail));
+            return refused(at, detail);
         }
     }
     Ok(optional)
 }
 
-fn order(options: &Node<'_>) -> Result<Order, NodeError> {
-    match options.text("funnelOrderType")? {
-        None | Some("ordered") => Ok(Order::Ordered),
-        Some("strict") => Ok(Order::Strict),
-        Some("unordered") => Ok(Order::Unordered),
-        Some(_) => Err(options.refuse("funnelOrderType", "Expected ordered, strict or unordered.")),
-    }
-}
-
-fn shown(options: &Node<'_>) -> Result<Shown, NodeError> {
-    let bins = options.number("binCount")?.map(|bins| bins.clamp(1, BINS_MAX));
-    match options.text("funnelVizType")? {
-        None | Some("steps") => Ok(Shown::Steps),
-        Some("time_to_convert") => Ok(Shown::TimeToConvert(bins)),
-        Some("trends") => Ok(Shown::Trends),
-        Some(_) => {
-            Err(options.refuse("funnelVizType", "Expected steps, time_to_convert or trends."))
-        }
-    }
-}
-
 /// The length of the window in microseconds. A month has 31 days.
-fn window(options: &Node<'_>) -> Result<i64, NodeError> {
-    let count = options.number("funnelWindowInterval")?.unwrap_or(WINDOW_DEFAULT);
-    let seconds = match options.text("funnelWindowIntervalUnit")?.unwrap_or("day") {
-        "second" => 1,
-        "minute" => 60,
-        "hour" => 3600,
-        "day" => SECONDS_PER_DAY,
-        "week" => 7 * SECONDS_PER_DAY,
-        "month" => 31 * SECONDS_PER_DAY,
-        _ => {
-            let detail = "Expected second, minute, hour, day, week or month.";
-            return Err(options.refuse("funnelWindowIntervalUnit", detail));
-        }
+fn window(options: &FunnelsFilter) -> Result<i64, NodeError> {
+    let count = options.window_interval.unwrap_or(WINDOW_DEFAULT);
+    let seconds = match options.window_interval_unit.unwrap_or(WindowUnit::Day) {
+        WindowUnit::Second => 1,
+        WindowUnit::Minute => 60,
+        WindowUnit::Hour => 3600,
+        WindowUnit::Day => SECONDS_PER_DAY,
+        WindowUnit::Week => 7 * SECONDS_PER_DAY,
+        WindowUnit::Month => 31 * SECONDS_PER_DAY,
     };
     let length = i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(seconds);
     if count == 0 || length > WINDOW_MAX_DAYS * SECONDS_PER_DAY {
         let detail = format!("Expected a window of at most {WINDOW_MAX_DAYS} days.");
-        return Err(options.refuse("funnelWindowInterval", detail));
+        return Err(refused("funnelWindowInterval", detail));
     }
     Ok(length.saturating_mul(MICROS_PER_SECOND))
 }
 
 /// The steps between which conversion is shown.
-fn between(options: &Node<'_>, steps: usize) -> Result<(usize, usize), NodeError> {
+fn between(options: &FunnelsFilter, steps: usize) -> Result<(usize, usize), NodeError> {
     let last = steps.saturating_sub(1);
-    let from = options.number("funnelFromStep")?.unwrap_or(0);
-    let to = options.number("funnelToStep")?.unwrap_or(last);
+    let from = options.from_step.unwrap_or(0);
+    let to = options.to_step.unwrap_or(last);
     if to > last {
         let detail = format!("Expected at most {last}: the last step, counted from 0.");
-        return Err(options.refuse("funnelToStep", detail));
+        return Err(refused("funnelToStep", detail));
     }
     if from >= to && steps > 1 {
-        return Err(options.refuse("funnelFromStep", "Expected a step before funnelToStep."));
+        return Err(refused("funnelFromStep", "Expected a step before funnelToStep."));
     }
     Ok((from, to))
 }
 
-fn attribution(options: &Node<'_>, order: Order, steps: usize) -> Result<Attribution, NodeError> {
-    let value = options.number("breakdownAttributionValue")?;
-    match options.text("breakdownAttributionType")? {
-        None | Some("first_touch") => Ok(Attribution::First),
-        Some("last_touch") => Ok(Attribution::Last),
-        Some("all_events") => Ok(Attribution::All),
-        Some("step") => {
-            let step = value.unwrap_or(0);
+fn attribution(
+    options: &FunnelsFilter,
+    order: FunnelOrderType,
+    steps: usize,
+) -> Result<Attribution, NodeError> {
+    match options.breakdown_attribution_type {
+        None | Some(AttributionType::First) => Ok(Attribution::First),
+        Some(AttributionType::Last) => Ok(Attribution::Last),
+        Some(AttributionType::All) => Ok(Attribution::All),
+        Some(AttributionType::Step) => {
+            let step = options.breakdown_attribution_value.unwrap_or(0);
             if step >= steps {
                 let detail = format!("Expected a step from 0 to {}.", steps.saturating_sub(1));
-                return Err(options.refuse("breakdownAttributionValue", detail));
+                return Err(refused("breakdownAttributionValue", detail));
             }
-            if order == Order::Unordered && step != 0 {
+            if order == FunnelOrderType::Unordered && step != 0 {
                 let detail = "Only the first step can be used for breakdown attribution in unordered funnels";
-                return Err(options.refuse("breakdownAttributionValue", detail));
+                return Err(refused("breakdownAttributionValue", detail));
             }
             Ok(Attribution::Step(step))
-        }
-        Some(_) => {
-            let detail = "Expected first_touch, last_touch, all_events or step.";
-            Err(options.refuse("breakdownAttributionType", detail))
         }
     }
 }
 
 /// The events of exclusions, and between which steps they count.
 fn exclusions(
-    options: &Node<'_>,
-    order: Order,
+    sent: Vec<nodes::Exclusion>,
+    order: FunnelOrderType,
     steps: &[Entity],
 ) -> Result<(Vec<Entity>, Vec<Exclusion>), NodeError> {
-    let sent = options.list("exclusions")?;
     if sent.len() > EXCLUSIONS_MAX {
-        let detail = format!("Expected at most {EXCLUSIONS_MAX} exclusions.");
-        return Err(options.refuse("exclusions", detail));
+        return Err(refused(
+            "exclusions",
+            format!("Expected at most {EXCLUSIONS_MAX} exclusions."),
+        ));
     }
     let last = steps.len().saturating_sub(1);
     let mut entities = Vec::with_capacity(sent.len());
     let mut exclusions = Vec::with_capacity(sent.len());
-    for (value, at) in sent.iter().zip(0..) {
+    for (exclusion, at) in sent.into_iter().zip(0_usize..) {
         let path = format!("funnelsFilter.exclusions.{at}");
-        let node = Node::new(Some(value), &path)?;
-        let step = |name: &str| {
-            let step = node.number(name)?;
-            step.ok_or_else(|| {
-                node.refuse(name, "An exclusion needs the step before and after it.")
-            })
+        let refuse = |name: &str, detail: &str| NodeError::new(join(&path, name), detail);
+        let step = |step: Option<usize>, name: &str| {
+            step.ok_or_else(|| refuse(name, "An exclusion needs the step before and after it."))
         };
-        let (from, to) = (step("funnelFromStep")?, step("funnelToStep")?);
+        let from = step(exclusion.from_step, "funnelFromStep")?;
+        let to = step(exclusion.to_step, "funnelToStep")?;
         if from >= to {
             let detail = "The step before an exclusion must be an earlier one than that after it.";
-            return Err(node.refuse("funnelFromStep", detail));
+            return Err(refuse("funnelFromStep", detail));
         }
         if to > last {
             let detail = format!("Expected at most {last}: the last step, counted from 0.");
-            return Err(node.refuse("funnelToStep", detail));
+            return Err(refuse("funnelToStep", &detail));
         }
-        if order == Order::Unordered && (from, to) != (0, last) {
+        if order == FunnelOrderType::Unordered && (from, to) != (0, last) {
             let detail = "Partial Exclusions not allowed in unordered funnels";
-            return Err(node.refuse("funnelFromStep", detail));
+            return Err(refuse("funnelFromStep", detail));
         }
-        let entity = Entity::parse(value, &path)?;
+        let entity = Entity::of(exclusion.base, &path)?;
         if steps.iter().take(to + 1).skip(from).any(|step| contains(&entity, step)) {
             let detail = "Exclusion steps cannot contain an event that's part of funnel steps.";
-            return Err(node.refuse("event", detail));
+            return Err(refuse("event", detail));
         }
         entities.push(entity);
         exclusions.push(Exclusion { mask: 1 << (STEPS_MAX + at), from, to });

@@ -7,8 +7,10 @@ use crate::breakdown::Breakdown;
 use crate::funnels::Funnels;
 use crate::funnels::actors::Stop;
 use crate::funnels::walk::{Course, Moment, Outcome, Way};
-use crate::node::{Node, NodeError};
 use crate::{Context, InsightError};
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::actors::FunnelsActorsQuery;
+use weir_api::nodes::paths::FunnelPathType;
 use weir_base::clock::UnixMicros;
 use weir_query::events::histories::{NO_TEXT, Row};
 
@@ -30,22 +32,11 @@ impl Passage {
     }
 }
 
-/// Which part of the time of an actor is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Up to the step.
-    Before,
-    /// From the step before it on up to the step.
-    Between,
-    /// From the step on.
-    After,
-}
-
 /// Finds the stretches of time around a step of those who come to it, or drop off before it.
 #[derive(Clone, Debug)]
 pub struct Stretches {
     passages: Passages,
-    part: Part,
+    part: FunnelPathType,
     /// The step by its place; of those who drop off the required one before.
     step: usize,
     /// What the stretch after the step begins with besides its time: the window, of those who drop off.
@@ -59,13 +50,13 @@ impl Stretches {
         let times = self.passages.times(rows)?;
         let step = (*times.get(self.step)?)?;
         match self.part {
-            Part::Before => Some((i64::MIN, step)),
+            FunnelPathType::Before => Some((i64::MIN, step)),
             // From the step before that was not skipped.
-            Part::Between => {
+            FunnelPathType::Between => {
                 let before = times.get(..self.step)?.iter().rev().find_map(|at| *at)?;
                 Some((before, step))
             }
-            Part::After => Some((step.saturating_add(self.delay), i64::MAX)),
+            FunnelPathType::After => Some((step.saturating_add(self.delay), i64::MAX)),
         }
     }
 
@@ -112,16 +103,16 @@ impl Funnels {
         Self { breakdown: Breakdown::Nothing, ..self }
     }
 
-    /// The passages of those whom the fields of a `FunnelsActorsQuery` beside its source ask for; of all who come to
-    /// the first step if they name no steps.
+    /// The passages of those whom the fields of a `FunnelsActorsQuery` at `path` ask for, beside its source; of all who
+    /// come to the first step if they name no steps.
     ///
     /// # Errors
     ///
     /// There is no such step.
-    pub fn passages(&self, node: &Node<'_>) -> Result<Passages, NodeError> {
-        let is_named =
-            node.value("funnelStep").is_some() || !node.list("funnelCustomSteps")?.is_empty();
-        let stop = if is_named { self.stop_asked(node)? } else { Stop::Any };
+    pub fn passages(&self, sent: &FunnelsActorsQuery, path: &str) -> Result<Passages, NodeError> {
+        let (step, custom) = (sent.funnel_step, &sent.funnel_custom_steps);
+        let is_named = step.is_some() || !custom.is_empty();
+        let stop = if is_named { self.stop_asked(step, custom, path)? } else { Stop::Any };
         Ok(Passages { course: self.course.clone(), stop })
     }
 
@@ -129,30 +120,25 @@ impl Funnels {
     ///
     /// # Errors
     ///
-    /// A field is malformed or absent, or there is no such step.
-    pub fn stretches(&self, node: &Node<'_>) -> Result<Stretches, NodeError> {
-        const KIND: &str = "funnelPathType";
-        let part = match node.text(KIND)? {
-            Some("funnel_path_before_step") => Part::Before,
-            Some("funnel_path_between_steps") => Part::Between,
-            Some("funnel_path_after_step") => Part::After,
-            _ => {
-                let detail = "Expected funnel_path_before_step, funnel_path_between_steps or \
-                              funnel_path_after_step.";
-                return Err(node.refuse(KIND, detail));
-            }
-        };
-        node.without(&["funnelCustomSteps"])?;
-        let stop = self.stop_asked(node)?;
+    /// A field is absent, or there is no such step.
+    pub fn stretches(
+        &self,
+        part: Option<FunnelPathType>,
+        step: Option<i64>,
+    ) -> Result<Stretches, NodeError> {
+        const PATH: &str = "funnelPathsFilter";
+        let absent = || NodeError::new(join(PATH, "funnelPathType"), FunnelPathType::expected());
+        let part = part.ok_or_else(absent)?;
+        let stop = self.stop_asked(step, &[], PATH)?;
         let (step, is_drop_off) = match &stop {
             Stop::Did(step) => (*step, false),
             Stop::Left { before, .. } => (*before, true),
             // Not asked for: refused above.
             Stop::Last(_) | Stop::Any => (0, false),
         };
-        if part == Part::Between && step == 0 {
+        if part == FunnelPathType::Between && step == 0 {
             let detail = "There is no step before it, so nothing is between both.";
-            return Err(node.refuse("funnelStep", detail));
+            return Err(NodeError::new(join(PATH, "funnelStep"), detail));
         }
         let delay = if is_drop_off { self.course.window } else { 0 };
         let passages = Passages { course: self.course.clone(), stop };
@@ -175,7 +161,9 @@ mod tests {
 
     use crate::funnels::Funnels;
     use crate::funnels::actors::Stop;
-    use crate::node::Node;
+    use weir_api::node::{Content, NodeError};
+    use weir_api::nodes::actors::FunnelsActorsQuery;
+    use weir_api::nodes::paths::FunnelPathsFilter;
     use weir_query::events::histories::Row;
 
     #[test]
@@ -191,8 +179,9 @@ mod tests {
             (json!({"funnelCustomSteps": [0]}), Err("source.funnelCustomSteps")),
         ] {
             let asked: Value = asked;
-            let node = Node::new(Some(&asked), "source").unwrap();
-            let found = funnels.passages(&node).map(|own| own.stop).map_err(|error| error.field);
+            let sent = FunnelsActorsQuery::read(&asked, "source").unwrap();
+            let found = funnels.passages(&sent, "source");
+            let found = found.map(|own| own.stop).map_err(|error| error.field);
             assert_eq!(found, expected.map_err(str::to_owned), "{asked}");
         }
     }
@@ -203,6 +192,11 @@ mod tests {
         let query = json!({"series": [{"event": "a"}, {"event": "b"}, {"event": "c"}],
                            "funnelsFilter": {"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "day"}});
         let funnels = Funnels::parse(&query).unwrap().unsplit();
+        let stretches = |sent: &Value| -> Result<_, NodeError> {
+            let FunnelPathsFilter { funnel_path_type, funnel_step, .. } =
+                FunnelPathsFilter::read(sent, "funnelPathsFilter")?;
+            funnels.stretches(funnel_path_type, funnel_step)
+        };
         let rows = |masks: &[u32]| -> Vec<Row> {
             masks.iter().zip(1..).map(|(mask, at)| Row::new(at, *mask)).collect()
         };
@@ -218,8 +212,8 @@ mod tests {
             ("after_step", -3, None, None),
         ] {
             let sent = json!({"funnelPathType": format!("funnel_path_{kind}"), "funnelStep": step});
-            let stretches = funnels.stretches(&Node::new(Some(&sent), "").unwrap()).unwrap();
-            let found = (stretches.of(&whole), stretches.of(&started));
+            let own = stretches(&sent).unwrap();
+            let found = (own.of(&whole), own.of(&started));
             assert_eq!(found, (of_whole, of_started), "{sent}");
         }
         for (sent, field) in [
@@ -232,8 +226,8 @@ mod tests {
                 "funnelStep",
             ),
         ] {
-            let node = Node::new(Some(&sent), "").unwrap();
-            assert_eq!(funnels.stretches(&node).unwrap_err().field, field, "{sent}");
+            let field = format!("funnelPathsFilter.{field}");
+            assert_eq!(stretches(&sent).unwrap_err().field, field, "{sent}");
         }
     }
 }

@@ -11,11 +11,11 @@ use crate::breakdown::{Breakdown, SEPARATOR, in_cohort, joined};
 use crate::entity::Entity;
 use crate::filters::Filters;
 use crate::funnels::split::{Attribution, Splitter};
-use crate::funnels::walk::Order;
 use crate::funnels::{Funnels, Shown};
 use crate::interval::Buckets;
 use crate::property::Property;
 use crate::{Context, InsightError};
+use weir_api::nodes::insights::FunnelOrderType;
 use weir_base::clock::UnixMicros;
 use weir_query::dialect::expression::{Expression, Taken};
 use weir_query::events::expression_columns::with_columns;
@@ -94,7 +94,7 @@ impl Funnels {
             used.extend(Property::of_sessions(properties));
         }
         events = with_columns(view, events, bounds, &used).await?;
-        if self.course.order != Order::Strict {
+        if self.course.order != FunnelOrderType::Strict {
             let entities = self.steps.iter().chain(&self.exclusions);
             let any = entities.map(condition).collect::<Result<Vec<_>, _>>()?;
             let any = any.into_iter().reduce(Expr::or);

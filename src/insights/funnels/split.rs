@@ -1,7 +1,8 @@
 //! How far an actor comes for each value of the breakdown and each interval: [`Splitter::each`].
 
-use crate::funnels::walk::{Course, Moment, Order, Outcome, Way};
+use crate::funnels::walk::{Course, Moment, Outcome, Way};
 use crate::interval::Buckets;
+use weir_api::nodes::insights::FunnelOrderType;
 use weir_base::clock::UnixMicros;
 use weir_query::events::histories::{NO_TEXT, Row};
 use weir_query::kernel::error::QueryError;
@@ -96,8 +97,8 @@ impl Splitter {
     /// as they are done, those of the events of any.
     fn values_of(&self, rows: &[Row], step: usize) -> Result<Vec<u32>, QueryError> {
         let bits = match self.course.order {
-            Order::Unordered => self.course.of_steps(),
-            Order::Ordered | Order::Strict => 1 << step,
+            FunnelOrderType::Unordered => self.course.of_steps(),
+            FunnelOrderType::Ordered | FunnelOrderType::Strict => 1 << step,
         };
         let own = rows.iter().filter(|row| row.mask & bits != 0);
         let mut numbers: Vec<u32> = own.map(|row| row.text).collect();
@@ -125,7 +126,7 @@ impl Splitter {
                 Outcome::Nothing | Outcome::Excluded { .. } => Ok(()),
             };
         };
-        if self.course.order == Order::Unordered {
+        if self.course.order == FunnelOrderType::Unordered {
             let ways = self.course.walk_by(events, |first| buckets.bucket_of(UnixMicros(first)));
             return ways.iter().try_for_each(|(bucket, way)| show(*bucket, way));
         }

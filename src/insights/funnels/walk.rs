@@ -13,6 +13,7 @@ mod unordered;
 
 use std::ops::RangeInclusive;
 
+use weir_api::nodes::insights::FunnelOrderType;
 use weir_query::events::histories::Row;
 
 /// An event of an actor.
@@ -31,17 +32,6 @@ impl Moment {
     pub(super) fn own(row: &Row) -> Self {
         Self { at: row.at, mask: row.mask, is_own: true }
     }
-}
-
-/// In which order steps are done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// One after another, whatever lies between.
-    Ordered,
-    /// One right after another.
-    Strict,
-    /// In any order.
-    Unordered,
 }
 
 /// Events that spoil an attempt between two of its steps.
@@ -67,7 +57,7 @@ pub(super) enum Counted {
 /// The rules of a funnel.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
-    pub(super) order: Order,
+    pub(super) order: FunnelOrderType,
     /// How many steps it has.
     pub(super) steps: usize,
     /// The bits of those that may be skipped.
@@ -102,8 +92,10 @@ impl Course {
     /// The rules for attempts that count by the interval in which they begin, and as converted at step `last`.
     pub(super) fn by_interval(&self, last: usize) -> Self {
         let steps = match self.order {
-            Order::Unordered => self.steps,
-            Order::Ordered | Order::Strict => self.steps.min(last.saturating_add(1)),
+            FunnelOrderType::Unordered => self.steps,
+            FunnelOrderType::Ordered | FunnelOrderType::Strict => {
+                self.steps.min(last.saturating_add(1))
+            }
         };
         Self { steps, counted: Counted::ByInterval, ..self.clone() }
     }
@@ -111,7 +103,7 @@ impl Course {
     /// How far the attempts come whose first step lies within `starts`; of unordered funnels all. Events are ordered by
     /// their times, those of one time by their masks.
     pub(super) fn walk(&self, events: &[Moment], starts: &RangeInclusive<i64>) -> Outcome {
-        if self.order == Order::Unordered {
+        if self.order == FunnelOrderType::Unordered {
             let way = self.walk_by(events, |_| Some(())).remove(&());
             return way.map_or(Outcome::Nothing, Outcome::Reached);
         }

@@ -3,9 +3,10 @@
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::plan::{rows, statuses};
 use crate::lifecycle::status::Status;
-use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::{Actor, InsightError, ProjectSettings};
+use weir_api::node::{Content, NodeError, join};
+use weir_api::nodes::actors::InsightActorsQuery;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -22,11 +23,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Reads the fields of an `InsightActorsQuery` beside its source.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let wrong = || node.refuse("status", format!("Expected one of {}.", Status::names()));
-        let status = node.text("status")?.map(|name| Status::of(name).ok_or_else(wrong));
-        Ok(Self { day: node.text("day")?.map(str::to_owned), status: status.transpose()? })
+    /// What an `InsightActorsQuery` that stands at `path` says.
+    ///
+    /// # Errors
+    ///
+    /// The day is no text.
+    pub fn of(sent: &InsightActorsQuery, path: &str) -> Result<Self, NodeError> {
+        let day = sent.day.as_ref().map(|day| Option::read(day, &join(path, "day")));
+        Ok(Self { day: day.transpose()?.flatten(), status: sent.status })
     }
 }
 

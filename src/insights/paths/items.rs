@@ -9,9 +9,9 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
-use serde_json::Value;
 
-use crate::node::{Node, NodeError};
+use weir_api::node::NodeError;
+use weir_api::nodes::paths::{PathCleaningFilter, PathsFilter};
 use weir_event::pattern::{PatternError, Size, UNKNOWN_STATES, check_together};
 use weir_query::events::histories::Row;
 use weir_query::kernel::error::QueryError;
@@ -47,23 +47,29 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Reads what a `pathsFilter` says of items.
-    pub(super) fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let names = texts(node, "pathGroupings", RULES_MAX)?;
+    /// What a `pathsFilter` says of items.
+    ///
+    /// # Errors
+    ///
+    /// There is too much of something, or a pattern is none or too large.
+    pub(super) fn of(options: PathsFilter) -> Result<Self, NodeError> {
+        let of_groups = |detail: String| NodeError::new(field("pathGroupings"), detail);
+        let names = bounded(options.path_groupings, "pathGroupings", RULES_MAX)?;
         if names.iter().any(|name| name.len() > PATTERN_MAX_BYTES) {
-            let detail = format!("Expected at most {PATTERN_MAX_BYTES} bytes a pattern.");
-            return Err(node.refuse("pathGroupings", detail));
+            return Err(of_groups(format!(
+                "Expected at most {PATTERN_MAX_BYTES} bytes a pattern."
+            )));
         }
         let patterns = names.iter().map(|name| regex::escape(name).replace(r"\*", "(?s:.*)"));
         let groups = RegexSetBuilder::new(patterns).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
-        let large = |_| node.refuse("pathGroupings", "The patterns are too large together.");
-        let excluded = texts(node, "excludeEvents", EXCLUDED_MAX)?;
+        let large = |_| of_groups("The patterns are too large together.".to_owned());
+        let excluded = bounded(options.exclude_events, "excludeEvents", EXCLUDED_MAX)?;
         let excluded = excluded.into_iter().flat_map(|item| {
             let short = without_slash(&item).to_owned();
             [item, short]
         });
         Ok(Self {
-            cleanings: cleanings(node)?,
+            cleanings: cleanings(options.local_path_cleaning_filters)?,
             groups: groups.map_err(large)?,
             names,
             excluded: excluded.collect(),
@@ -87,49 +93,54 @@ impl Rules {
     }
 }
 
-/// The list of texts in a field.
-fn texts(node: &Node<'_>, name: &str, most: usize) -> Result<Vec<String>, NodeError> {
-    let list = node.list(name)?;
-    if list.len() > most {
-        return Err(node.refuse(name, format!("Expected at most {most} texts.")));
-    }
-    let text = |text: &Value| text.as_str().map(str::to_owned);
-    let texts = list.iter().map(text).collect::<Option<Vec<_>>>();
-    texts.ok_or_else(|| node.refuse(name, "Expected a list of texts."))
+/// The path of an option.
+pub(super) fn field(name: &str) -> String {
+    format!("pathsFilter.{name}")
 }
 
-/// Reads `localPathCleaningFilters`. One without a pattern changes nothing.
-fn cleanings(node: &Node<'_>) -> Result<Vec<(Regex, String)>, NodeError> {
+/// A list that has at most so many texts.
+fn bounded(list: Vec<String>, name: &str, most: usize) -> Result<Vec<String>, NodeError> {
+    if list.len() > most {
+        return Err(NodeError::new(field(name), format!("Expected at most {most} texts.")));
+    }
+    Ok(list)
+}
+
+/// What `localPathCleaningFilters` replace. One without a pattern changes nothing.
+fn cleanings(sent: Vec<PathCleaningFilter>) -> Result<Vec<(Regex, String)>, NodeError> {
     const NAME: &str = "localPathCleaningFilters";
-    let list = node.list(NAME)?;
-    if list.len() > RULES_MAX {
-        return Err(node.refuse(NAME, format!("Expected at most {RULES_MAX} filters.")));
+    if sent.len() > RULES_MAX {
+        return Err(NodeError::new(field(NAME), format!("Expected at most {RULES_MAX} filters.")));
     }
     let (mut cleanings, mut states) = (Vec::new(), 0_usize);
-    for (filter, at) in list.iter().zip(0..) {
-        let path = format!("pathsFilter.{NAME}.{at}");
-        let node = Node::new(Some(filter), &path)?;
-        let alias = node.text("alias")?.unwrap_or_default();
-        let Some(pattern) = node.text("regex")? else { continue };
-        for (name, text) in [("regex", pattern), ("alias", alias)] {
+    for (filter, at) in sent.into_iter().zip(0_usize..) {
+        let refused = |name: &str, detail: String| {
+            NodeError::new(format!("pathsFilter.{NAME}.{at}.{name}"), detail)
+        };
+        let of_regex = |error: PatternError| refused("regex", error.to_string());
+        let alias = filter.alias.unwrap_or_default();
+        let Some(pattern) = filter.regex else { continue };
+        for (name, text) in [("regex", &pattern), ("alias", &alias)] {
             if text.len() > PATTERN_MAX_BYTES {
-                let detail = format!("Expected at most {PATTERN_MAX_BYTES} bytes.");
-                return Err(node.refuse(name, detail));
+                return Err(refused(name, format!("Expected at most {PATTERN_MAX_BYTES} bytes.")));
             }
         }
-        states = states.saturating_add(match Size::of(pattern) {
+        states = states.saturating_add(match Size::of(&pattern) {
             Ok(size) => size.states,
             // What the other syntax has besides.
             Err(PatternError::Invalid) => UNKNOWN_STATES,
-            Err(error) => return Err(node.refuse("regex", error.to_string())),
+            Err(error) => return Err(of_regex(error)),
         });
-        check_together([states]).map_err(|error| node.refuse("regex", error.to_string()))?;
-        let built = RegexBuilder::new(pattern).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
-        let built = built.map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => node.refuse("regex", "The pattern is too large."),
-            _ => node.refuse("regex", "Expected a regular expression."),
+        check_together([states]).map_err(of_regex)?;
+        let built = RegexBuilder::new(&pattern).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
+        let built = built.map_err(|error| {
+            let detail = match error {
+                regex::Error::CompiledTooBig(_) => "The pattern is too large.",
+                _ => "Expected a regular expression.",
+            };
+            refused("regex", detail.to_owned())
         });
-        cleanings.push((built?, alias.to_owned()));
+        cleanings.push((built?, alias));
     }
     Ok(cleanings)
 }
@@ -296,11 +307,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ITEM_MAX_BYTES, Rules};
-    use crate::node::Node;
+    use weir_api::node::Content;
+    use weir_api::nodes::paths::PathsFilter;
 
     fn rules(filter: &Value) -> Result<Rules, String> {
-        let node = Node::new(Some(filter), "pathsFilter").unwrap();
-        Rules::parse(&node).map_err(|error| error.field)
+        let sent = PathsFilter::read(filter, "pathsFilter");
+        sent.and_then(Rules::of).map_err(|error| error.field)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::funnels::legacy::funnels_query;
 use crate::legacy::{Filter, check_insight, list, parsed, query, refused, text, truth};
-use crate::node::NodeError;
+use weir_api::node::NodeError;
 
 /// The `PathsQuery` of such filters.
 ///

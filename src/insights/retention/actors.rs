@@ -4,16 +4,17 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use crate::breakdown::{Breakdown, OTHER, OfValue, value_sent};
+use crate::breakdown::{Breakdown, OTHER, OfValue, of_value, value_sent};
 use crate::entity::note_named;
 use crate::interval::Buckets;
-use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::retention::Retention;
 use crate::retention::answer::{shown_value, value_of};
 use crate::retention::plan::Folded;
 use crate::retention::split::Splitter;
 use crate::{Actor, Context, InsightError, ProjectSettings};
+use weir_api::node::NodeError;
+use weir_api::nodes::actors::InsightActorsQuery;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -33,13 +34,10 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads the fields of an `InsightActorsQuery` beside its source.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let breakdown = match node.value("breakdown") {
-            Some(Value::Array(values)) if values.is_empty() => None,
-            value => value.cloned(),
-        };
-        Ok(Self { row: node.number("interval")?.unwrap_or(0), breakdown })
+    /// What an `InsightActorsQuery` says.
+    pub fn of(sent: &InsightActorsQuery) -> Self {
+        let breakdown = of_value(sent.breakdown.as_ref());
+        Self { row: sent.interval.unwrap_or(0), breakdown }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::legacy::{Filter, breakdown_filter, check_insight, parsed, query, text, truth};
-use crate::node::NodeError;
+use weir_api::node::NodeError;
 
 /// Rows unless the filters say otherwise (PostHog's figure for older clients).
 const INTERVALS: usize = 11;

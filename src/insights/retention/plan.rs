@@ -10,15 +10,16 @@ use crate::breakdown::{Breakdown, in_cohort, joined};
 use crate::columns::time;
 use crate::filters::Filters;
 use crate::interval::{Buckets, TooManyBuckets};
-use crate::node::NodeError;
 use crate::property::{Owner, Property};
 use crate::retention::rolling::Rolling;
 use crate::retention::rows::{BEFORE, NAMED, RETURNING, Rule, TARGET};
 use crate::retention::split::{Split, Splitter};
 use crate::retention::sums::with_number;
-use crate::retention::{Kind, Measure, Retention};
+use crate::retention::{Measure, Retention};
 use crate::selection::{buckets, zone};
 use crate::{Context, InsightError};
+use weir_api::node::NodeError;
+use weir_api::nodes::insights::RetentionType;
 use weir_base::clock::UnixMicros;
 use weir_query::events::event_property::event_number;
 use weir_query::events::expression_columns::with_columns;
@@ -114,7 +115,7 @@ impl Retention {
     /// Whether the places of events are their times.
     fn has_times(&self) -> bool {
         let is_order_asked = self.measure.as_ref().is_some_and(|measure| !measure.is_same);
-        self.is_rolling || self.kind == Kind::FirstEver || is_order_asked
+        self.is_rolling || self.kind == RetentionType::FirstEver || is_order_asked
     }
 
     /// Rows of histories: places are intervals, or times; texts are values of the breakdown.
@@ -126,7 +127,7 @@ impl Retention {
     ) -> Result<DataFrame, InsightError> {
         let (first, to) = intervals.bounds();
         // Of what was first, all of the past has a say.
-        let from = if self.kind == Kind::Recurring { first } else { UnixMicros(i64::MIN) };
+        let from = if self.kind == RetentionType::Recurring { first } else { UnixMicros(i64::MIN) };
         let mut events = self.selection.events(engine, (view, owner), (from, to)).await?;
         let of_cohort = in_cohort(&Filters::default(), cohort)?;
         if let Some(condition) = of_cohort.condition(engine, owner.project, view.exact()) {
@@ -144,7 +145,7 @@ impl Retention {
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
         let (bits, matter) = match self.kind {
-            Kind::FirstEver => (bits + bit(&named, NAMED), named.or(returning)),
+            RetentionType::FirstEver => (bits + bit(&named, NAMED), named.or(returning)),
             _ => (bits, target.or(returning)),
         };
         let at = match self.has_times() {

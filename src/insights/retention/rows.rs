@@ -1,9 +1,9 @@
 //! Which rows of a retention an actor is in, and which cells of them: [`Rule`], a pure function of its events.
 
 use crate::interval::Buckets;
-use crate::retention::Kind;
 use crate::retention::rolling::Rolling;
 use crate::retention::spans::Spans;
+use weir_api::nodes::insights::RetentionType;
 use weir_base::clock::UnixMicros;
 
 /// Bits of a row: it is of the target.
@@ -22,7 +22,7 @@ pub(super) type Mark = (i64, u32);
 /// What decides on rows and cells.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    pub(super) kind: Kind,
+    pub(super) kind: RetentionType,
     /// Cells of a row.
     pub(super) spans: Spans,
     pub(super) is_cumulative: bool,
@@ -50,14 +50,14 @@ impl Rule {
         into.returns.clear();
         let with = |bit: u32| rows.clone().filter(move |(_, mask)| mask & bit != 0);
         match self.kind {
-            Kind::Recurring => {
+            RetentionType::Recurring => {
                 into.starts.extend(with(TARGET).filter_map(|row| self.interval(row)));
                 into.starts.dedup();
             }
-            Kind::FirstTime => {
+            RetentionType::FirstTime => {
                 into.starts.extend(with(TARGET).next().and_then(|row| self.interval(row)));
             }
-            Kind::FirstEver => {
+            RetentionType::FirstEver => {
                 let first = with(NAMED).next();
                 // Of several at one time, one of the target is enough.
                 let is_first = |row: &Mark| first.is_some_and(|first| first.0 == row.0);
@@ -125,7 +125,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    use super::{Activity, BEFORE, Kind, Mark, NAMED, RETURNING, Rule, Spans, TARGET};
+    use super::{Activity, BEFORE, Mark, NAMED, RETURNING, RetentionType, Rule, Spans, TARGET};
 
     const BOTH: u32 = TARGET | RETURNING;
 
@@ -142,14 +142,14 @@ mod tests {
         found
     }
 
-    fn rule(kind: Kind) -> Rule {
+    fn rule(kind: RetentionType) -> Rule {
         let spans = Spans::Single(7);
         Rule { kind, spans, is_cumulative: false, occurrences: 1, times: None, rolling: None }
     }
 
     #[test]
     fn rows_and_cells_are_those_of_the_kind() {
-        let recurring = rule(Kind::Recurring);
+        let recurring = rule(RetentionType::Recurring);
         let rows = [(0, BOTH), (1, RETURNING), (3, BOTH), (3, BOTH), (9, BOTH)];
         let expected = [(0, vec![0, 1, 3]), (3, vec![0, 6]), (9, vec![0])];
         assert_eq!(cells(&recurring, &rows), BTreeMap::from(expected));
@@ -162,11 +162,11 @@ mod tests {
         let twice = Rule { occurrences: 2, ..recurring };
         let expected = [(0, vec![0, 3]), (3, vec![0]), (9, vec![0])];
         assert_eq!(cells(&twice, &rows), BTreeMap::from(expected));
-        let first = rule(Kind::FirstTime);
+        let first = rule(RetentionType::FirstTime);
         assert_eq!(cells(&first, &rows), BTreeMap::from([(0, vec![0, 1, 3])]));
         assert_eq!(cells(&first, &[(BEFORE, TARGET), (3, BOTH)]), BTreeMap::new());
         assert_eq!(cells(&first, &[(2, RETURNING)]), BTreeMap::new());
-        let ever = rule(Kind::FirstEver);
+        let ever = rule(RetentionType::FirstEver);
         let expected = BTreeMap::from([(2, vec![0])]);
         assert_eq!(cells(&ever, &[(1, RETURNING), (2, NAMED | TARGET)]), expected);
         assert_eq!(cells(&ever, &[(2, NAMED), (2, NAMED | BOTH)]), expected);
@@ -180,9 +180,9 @@ mod tests {
         let least = |bit: u32| rows.iter().filter(|row| row.1 & bit > 0).map(|row| row.0).min();
         let is_start = |at: i64| match rule.kind {
             _ if of(TARGET, at) == 0 => false,
-            Kind::Recurring => true,
-            Kind::FirstTime => least(TARGET) == Some(at),
-            Kind::FirstEver => least(NAMED) == Some(at),
+            RetentionType::Recurring => true,
+            RetentionType::FirstTime => least(TARGET) == Some(at),
+            RetentionType::FirstEver => least(NAMED) == Some(at),
         };
         let mut found = BTreeMap::new();
         for start in (0..30_i64).filter(|at| is_start(*at)) {
@@ -214,7 +214,9 @@ mod tests {
     fn rows_and_cells_equal_a_plain_computation() {
         let mut rng = StdRng::seed_from_u64(31);
         for _ in 0..3000 {
-            let kind = [Kind::Recurring, Kind::FirstTime, Kind::FirstEver][rng.random_range(0..3)];
+            let kind =
+                [RetentionType::Recurring, RetentionType::FirstTime, RetentionType::FirstEver]
+                    [rng.random_range(0..3)];
             let spans = match rng.random_range(0..3) {
                 0 => Spans::Brackets(vec![1, 3, 4, 9]),
                 1 => Spans::Brackets(vec![rng.random_range(1..9)]),

@@ -1,8 +1,6 @@
 //! How many intervals each cell of a row spans: [`Spans`].
 
-use serde_json::Value;
-
-use crate::node::{Node, NodeError};
+use weir_api::node::NodeError;
 
 /// Most cells of a row.
 pub(super) const INTERVALS_MAX: usize = 400;
@@ -21,28 +19,27 @@ pub(super) enum Spans {
 }
 
 impl Spans {
-    /// Reads `retentionCustomBrackets`, a list of the lengths of brackets; without it there are so many cells.
-    pub(super) fn parse(options: &Node<'_>, intervals: usize) -> Result<Self, NodeError> {
-        let name = "retentionCustomBrackets";
-        let sent = options.list(name)?;
-        if sent.is_empty() {
+    /// Brackets of these lengths, which `retentionCustomBrackets` has; without any there are so many cells.
+    pub(super) fn of(lengths: &[f64], intervals: usize) -> Result<Self, NodeError> {
+        let refused =
+            |detail: String| NodeError::new("retentionFilter.retentionCustomBrackets", detail);
+        if lengths.is_empty() {
             return Ok(Self::Single(intervals));
         }
         let most = INTERVALS_MAX - 1;
-        if sent.len() > most {
-            return Err(options.refuse(name, format!("Expected at most {most} brackets.")));
+        if lengths.len() > most {
+            return Err(refused(format!("Expected at most {most} brackets.")));
         }
         let mut end = 0_usize;
-        let bracket = |length: &Value| {
+        let bracket = |length: &f64| {
             // Clients send whole numbers as floats, too.
-            let length = length.as_f64().filter(|length| length.fract() == 0.0);
-            let length = length.filter(|length| (1.0..=BRACKET_MAX).contains(length));
-            let wrong =
-                || options.refuse(name, format!("Expected whole numbers from 1 to {BRACKET_MAX}."));
-            end += whole(length.ok_or_else(wrong)?);
+            if length.fract() != 0.0 || !(1.0..=BRACKET_MAX).contains(length) {
+                return Err(refused(format!("Expected whole numbers from 1 to {BRACKET_MAX}.")));
+            }
+            end += whole(*length);
             Ok(end)
         };
-        Ok(Self::Brackets(sent.iter().map(bracket).collect::<Result<_, _>>()?))
+        Ok(Self::Brackets(lengths.iter().map(bracket).collect::<Result<_, _>>()?))
     }
 
     /// How many cells there are.
@@ -84,12 +81,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Spans;
-    use crate::node::Node;
+    use weir_api::node::{Content, NodeError};
+    use weir_api::nodes::insights::RetentionFilter;
 
     fn parsed(sent: &Value) -> Result<Spans, String> {
-        let options = json!({"retentionCustomBrackets": sent});
-        let node = Node::new(Some(&options), "retentionFilter").unwrap();
-        Spans::parse(&node, 7).map_err(|error| error.field)
+        let options =
+            RetentionFilter::read(&json!({"retentionCustomBrackets": sent}), "retentionFilter");
+        let spans = options.and_then(|own| Spans::of(&own.retention_custom_brackets, 7));
+        spans.map_err(|error: NodeError| error.field)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What an actor did by each value of the breakdown: [`Splitter`].
 
-use crate::retention::Kind;
 use crate::retention::rows::{Activity, NAMED, Rule, TARGET};
 use crate::retention::sums::value_of;
+use weir_api::nodes::insights::RetentionType;
 use weir_query::events::histories::Row;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -57,7 +57,7 @@ impl Splitter {
         if !*is_split {
             return show(rows, None);
         }
-        if rule.kind == Kind::FirstEver {
+        if rule.kind == RetentionType::FirstEver {
             let first = rows.iter().find(|row| row.mask & NAMED != 0);
             let is_first = |row: &&Row| {
                 row.mask & TARGET != 0 && first.is_some_and(|first| first.at == row.at)

@@ -104,13 +104,13 @@ mod tests {
     use super::{Noted, Sums, number_of, value_of};
     use crate::date_range::Parameters;
     use crate::interval::{Buckets, Interval};
-    use crate::retention::Kind;
     use crate::retention::rows::{RETURNING, Rule, TARGET};
     use crate::retention::spans::Spans;
+    use weir_api::nodes::insights::RetentionType;
     use weir_base::clock::UnixMicros;
 
     fn rule(spans: Spans, times: Option<Buckets>) -> Rule {
-        let kind = Kind::Recurring;
+        let kind = RetentionType::Recurring;
         Rule { kind, spans, is_cumulative: false, occurrences: 1, times, rolling: None }
     }
 

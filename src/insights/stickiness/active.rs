@@ -1,54 +1,26 @@
 //! In how many intervals an actor was active: [`Rule::active`], a pure function of its events.
 
-use crate::node::{Node, NodeError};
+use weir_api::nodes::insights::CriteriaOperator;
 
-/// How a number is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// `gte`.
-    AtLeast,
-    /// `lte`.
-    AtMost,
-    /// `exact`.
-    Exactly,
-}
-
-impl Operator {
-    /// Reads the field `name`; `None` without it.
-    ///
-    /// # Errors
-    ///
-    /// There is no such operator.
-    pub fn parse(node: &Node<'_>, name: &str) -> Result<Option<Self>, NodeError> {
-        match node.text(name)? {
-            None => Ok(None),
-            Some("gte") => Ok(Some(Self::AtLeast)),
-            Some("lte") => Ok(Some(Self::AtMost)),
-            Some("exact") => Ok(Some(Self::Exactly)),
-            Some(_) => Err(node.refuse(name, "Expected gte, lte or exact.")),
-        }
-    }
-
-    /// Whether `number` is so beside `value`.
-    pub fn holds(self, number: usize, value: usize) -> bool {
-        match self {
-            Self::AtLeast => number >= value,
-            Self::AtMost => number <= value,
-            Self::Exactly => number == value,
-        }
+/// Whether `number` is so beside `value`.
+pub(super) fn holds(operator: CriteriaOperator, number: usize, value: usize) -> bool {
+    match operator {
+        CriteriaOperator::AtLeast => number >= value,
+        CriteriaOperator::AtMost => number <= value,
+        CriteriaOperator::Exactly => number == value,
     }
 }
 
 /// How many events an interval needs to be one in which the actor was active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Criteria {
-    pub(super) operator: Operator,
+    pub(super) operator: CriteriaOperator,
     pub(super) value: usize,
 }
 
 impl Criteria {
     /// One event is enough.
-    pub(super) const ANY: Self = Self { operator: Operator::AtLeast, value: 1 };
+    pub(super) const ANY: Self = Self { operator: CriteriaOperator::AtLeast, value: 1 };
 }
 
 /// What makes an interval one in which an actor was active.
@@ -73,7 +45,7 @@ impl Rule {
         let place = |interval: usize| intervals.saturating_sub(1 + interval) / interval_count;
         let (mut active, mut same, mut count) = (0, usize::MAX, 0);
         let holds =
-            |count| usize::from(count > 0 && criteria.operator.holds(count, criteria.value));
+            |count| usize::from(count > 0 && holds(criteria.operator, count, criteria.value));
         for own in events.map(place) {
             if own != same {
                 active += holds(count);
@@ -92,26 +64,26 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    use super::{Criteria, Operator, Rule};
+    use super::{Criteria, CriteriaOperator, Rule, holds};
 
     #[test]
     fn intervals_are_counted_from_the_end() {
-        let rule = |interval_count: usize, operator: Operator, value: usize| Rule {
+        let rule = |interval_count: usize, operator: CriteriaOperator, value: usize| Rule {
             interval_count,
             intervals: 10,
             criteria: Criteria { operator, value },
         };
         let events = [0, 3, 3, 4, 9];
         for (rule, largest, active) in [
-            (rule(1, Operator::AtLeast, 1), 10, 4),
-            (rule(1, Operator::AtLeast, 2), 10, 1),
-            (rule(1, Operator::AtMost, 1), 10, 3),
-            (rule(1, Operator::Exactly, 2), 10, 1),
+            (rule(1, CriteriaOperator::AtLeast, 1), 10, 4),
+            (rule(1, CriteriaOperator::AtLeast, 2), 10, 1),
+            (rule(1, CriteriaOperator::AtMost, 1), 10, 3),
+            (rule(1, CriteriaOperator::Exactly, 2), 10, 1),
             // Those of three are 0, 1 to 3, 4 to 6 and 7 to 9.
-            (rule(3, Operator::AtLeast, 1), 4, 4),
-            (rule(4, Operator::AtLeast, 1), 3, 3),
-            (rule(4, Operator::Exactly, 3), 3, 1),
-            (rule(1000, Operator::AtLeast, 1), 1, 1),
+            (rule(3, CriteriaOperator::AtLeast, 1), 4, 4),
+            (rule(4, CriteriaOperator::AtLeast, 1), 3, 3),
+            (rule(4, CriteriaOperator::Exactly, 3), 3, 1),
+            (rule(1000, CriteriaOperator::AtLeast, 1), 1, 1),
         ] {
             assert_eq!(
                 (rule.largest(), rule.active(events.into_iter())),
@@ -119,7 +91,7 @@ mod tests {
                 "{rule:?}"
             );
         }
-        assert_eq!(rule(1, Operator::AtMost, 3).active(std::iter::empty()), 0);
+        assert_eq!(rule(1, CriteriaOperator::AtMost, 3).active(std::iter::empty()), 0);
     }
 
     #[test]
@@ -127,7 +99,8 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(5);
         for _ in 0..2000 {
             let operator =
-                [Operator::AtLeast, Operator::AtMost, Operator::Exactly][rng.random_range(0..3)];
+                [CriteriaOperator::AtLeast, CriteriaOperator::AtMost, CriteriaOperator::Exactly]
+                    [rng.random_range(0..3)];
             let criteria = Criteria { operator, value: rng.random_range(1..4) };
             let (intervals, interval_count) = (rng.random_range(1..20), rng.random_range(1..5));
             let rule = Rule { interval_count, intervals, criteria };
@@ -143,7 +116,7 @@ mod tests {
                 }
                 *table.entry(place).or_default() += 1;
             }
-            let expected = table.values().filter(|count| operator.holds(**count, criteria.value));
+            let expected = table.values().filter(|count| holds(operator, **count, criteria.value));
             let expected = expected.count();
             assert_eq!(rule.active(events.iter().copied()), expected, "{rule:?} {events:?}");
         }

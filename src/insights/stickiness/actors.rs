@@ -1,11 +1,13 @@
 //! The persons or groups who were active in some number of intervals.
 
-use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::selection::Unit;
 use crate::stickiness::Stickiness;
-use crate::stickiness::active::{Operator, Rule};
+use crate::stickiness::active::{Rule, holds};
 use crate::{Actor, InsightError, ProjectSettings};
+use weir_api::node::{Content, NodeError, join};
+use weir_api::nodes::actors::InsightActorsQuery;
+use weir_api::nodes::insights::CriteriaOperator;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -20,19 +22,24 @@ pub struct Asked {
     /// The number of intervals; `None` for any.
     pub intervals: Option<usize>,
     /// How it is compared; `None` as the numbers of the answer are.
-    pub operator: Option<Operator>,
+    pub operator: Option<CriteriaOperator>,
     /// Whether it is of the period that the current one is compared with.
     pub is_previous: bool,
 }
 
 impl Asked {
-    /// Reads the fields of an `InsightActorsQuery` or `StickinessActorsQuery` beside its source.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+    /// What an `InsightActorsQuery` or `StickinessActorsQuery` that stands at `path` says.
+    ///
+    /// # Errors
+    ///
+    /// The day is no number of intervals.
+    pub fn of(sent: &InsightActorsQuery, path: &str) -> Result<Self, NodeError> {
+        let day = sent.day.as_ref().map(|day| usize::read(day, &join(path, "day")));
         Ok(Self {
-            series: node.number("series")?.unwrap_or(0),
-            intervals: node.number("day")?,
-            operator: Operator::parse(node, "operator")?,
-            is_previous: node.text("compare")? == Some("previous"),
+            series: sent.series.unwrap_or(0),
+            intervals: day.transpose()?,
+            operator: sent.operator,
+            is_previous: sent.compare.as_deref() == Some("previous"),
         })
     }
 }
@@ -67,10 +74,11 @@ impl Stickiness {
         let range = range.ok_or_else(|| refused("compare", "There is no other period."))?;
         let (rule, intervals) = self.rule(range, owner)?;
         let plan = self.plan(engine, (&view, owner), counted, &intervals).await?;
-        let usual = if self.is_cumulative { Operator::AtLeast } else { Operator::Exactly };
+        let usual =
+            if self.is_cumulative { CriteriaOperator::AtLeast } else { CriteriaOperator::Exactly };
         let asked = match asked.intervals {
             Some(intervals) => (asked.operator.unwrap_or(usual), intervals),
-            None => (Operator::AtLeast, 1),
+            None => (CriteriaOperator::AtLeast, 1),
         };
         let fold = Finding { rule, asked, ranked: Ranked::new(part, counted.unit) };
         Ok(engine.histories(plan, self.rows(&intervals), fold).await?.ranked.into_actors())
@@ -81,7 +89,7 @@ impl Stickiness {
 #[derive(Debug)]
 struct Finding {
     rule: Rule,
-    asked: (Operator, usize),
+    asked: (CriteriaOperator, usize),
     ranked: Ranked,
 }
 
@@ -90,7 +98,7 @@ impl Fold for Finding {
     fn actor(&mut self, actor: &str, rows: &[Row], _: &Interner) -> Result<(), QueryError> {
         let Self { rule, asked: (operator, asked), ranked } = self;
         let active = rule.active(rows.iter().filter_map(|row| usize::try_from(row.at).ok()));
-        if active > 0 && operator.holds(active, *asked) {
+        if active > 0 && holds(*operator, active, *asked) {
             ranked.add(actor, active as f64);
         }
         Ok(())

@@ -3,12 +3,12 @@
 
 use crate::compare::{Compare, PERIODS};
 use crate::entity::note_named;
-use crate::node::NodeError;
 use crate::stickiness::active::Rule;
 use crate::stickiness::{Counted, Stickiness};
 use crate::{InsightError, ProjectSettings};
 use weir_api::insights::series::{Day, Period, Series};
 use weir_api::insights::value::Number;
+use weir_api::node::NodeError;
 use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::legacy::{Filter, check_unsplit, parsed, query, series, text, truth};
-use crate::node::NodeError;
+use weir_api::node::NodeError;
 
 /// The `StickinessQuery` of such filters.
 ///

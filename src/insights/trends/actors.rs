@@ -10,10 +10,9 @@ use datafusion::prelude::{ident, lit};
 use serde_json::Value;
 
 use crate::bins::name_of;
-use crate::breakdown::{Breakdown, OTHER, in_cohort, value_sent};
+use crate::breakdown::{Breakdown, OTHER, in_cohort, of_value, value_sent};
 use crate::columns::{texts, time};
 use crate::interval::Buckets;
-use crate::node::{Node, NodeError};
 use crate::selection::Unit;
 use crate::series::Math;
 use crate::trends::answer::largest;
@@ -22,6 +21,8 @@ use crate::trends::plan::{
 };
 use crate::trends::{Display, Trends};
 use crate::{Actor, InsightError, ProjectSettings};
+use weir_api::node::{NodeError, join};
+use weir_api::nodes::actors::InsightActorsQuery;
 use weir_base::clock::UnixMicros;
 use weir_query::events::event_property::event_number;
 use weir_query::events::histories::ACTOR;
@@ -45,23 +46,23 @@ pub struct Point {
 }
 
 impl Point {
-    /// Reads the fields of an `InsightActorsQuery` beside its source.
-    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
-        let day = match node.value("day") {
+    /// What an `InsightActorsQuery` that stands at `path` says.
+    ///
+    /// # Errors
+    ///
+    /// The day is a number.
+    pub fn of(sent: &InsightActorsQuery, path: &str) -> Result<Self, NodeError> {
+        let day = match &sent.day {
             Some(Value::String(day)) => Some(day.clone()),
             Some(Value::Number(_)) => {
-                return Err(
-                    node.refuse("day", "Expected the beginning of an interval, as in days.")
-                );
+                let detail = "Expected the beginning of an interval, as in days.";
+                return Err(NodeError::new(join(path, "day"), detail));
             }
             _ => None,
         };
-        let breakdown = match node.value("breakdown") {
-            Some(Value::Array(values)) if values.is_empty() => None,
-            value => value.cloned(),
-        };
-        let is_previous = node.text("compare")? == Some("previous");
-        Ok(Self { series: node.number("series")?.unwrap_or(0), day, breakdown, is_previous })
+        let is_previous = sent.compare.as_deref() == Some("previous");
+        let breakdown = of_value(sent.breakdown.as_ref());
+        Ok(Self { series: sent.series.unwrap_or(0), day, breakdown, is_previous })
     }
 }
 

@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, check_chars, not_a_choice, null, refused};
 use crate::response::Problem;
+use weir_api::node::NodeError;
+use weir_api::nodes::check;
 use weir_insights::action::{Action, STEPS_MAX};
-use weir_insights::known;
-use weir_insights::node::NodeError;
+use weir_insights::legacy;
 use weir_insights::saved::check_filters;
 use weir_metadata::documents::Kind;
 
@@ -269,7 +270,7 @@ impl Form {
                 _ => {
                     let query = sent.object(name)?.map(Value::Object);
                     if let Some(query) = &query {
-                        known::check(query).map_err(|error| within(name, error))?;
+                        check::check(query).map_err(|error| within(name, error))?;
                     }
                     query
                 }
@@ -277,7 +278,7 @@ impl Form {
             Self::OldFilters => {
                 let filters = sent.object(name)?;
                 if let Some(filters) = &filters {
-                    known::legacy::check(filters).map_err(|error| within(name, error))?;
+                    legacy::check(filters).map_err(|error| within(name, error))?;
                 }
                 filters.map(Value::Object)
             }
@@ -303,7 +304,7 @@ impl Form {
             Self::Filters => {
                 let filters = sent.object(name)?.map(Value::Object);
                 if let Some(filters) = &filters {
-                    let known = known::check_frame(filters, name);
+                    let known = check::check_frame(filters, name);
                     known.and_then(|()| check_filters(filters)).map_err(of_field)?;
                 }
                 filters
@@ -323,7 +324,7 @@ fn of_field(error: NodeError) -> Problem {
 
 /// The refusal of a field of the object in the field `name`.
 fn within(name: &str, error: NodeError) -> Problem {
-    of_field(NodeError { field: format!("{name}.{}", error.field), ..error })
+    of_field(error.within(name))
 }
 
 fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Problem> {
@@ -333,7 +334,7 @@ fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Pr
 
 /// The steps of an action, if they can be matched.
 fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
-    let known = known::check_steps(steps, name);
+    let known = check::check_steps(steps, name);
     known.and_then(|()| Action::parse(steps, name).map(drop)).map_err(of_field)?;
     let whole = |step: &Value| {
         let part = |name: &str| (name.to_owned(), step.get(name).cloned().unwrap_or_default());

@@ -23,14 +23,15 @@ use crate::routes::documents::rights::Viewer;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::{insight, question, status};
 use crate::routes::store::problem;
+use weir_api::node::NodeError;
+use weir_api::nodes::check;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::json;
 use weir_insights::cache::{Answer, Key};
 use weir_insights::insight::KINDS;
-use weir_insights::node::NodeError;
-use weir_insights::{ProjectSettings, known, saved};
+use weir_insights::{ProjectSettings, legacy, saved};
 use weir_metadata::accounts::{KeyId, PersonalKey};
 use weir_metadata::documents::{Document, DocumentText};
 use weir_wire::query_node;
@@ -139,7 +140,7 @@ impl InQuery for Results {
         let refresh = Refresh::of(request)?;
         let (filters, variables) = (object("filters_override")?, object("variables_override")?);
         let sent = Value::Object(filters);
-        known::check_frame(&sent, "filters_override").map_err(of_frame)?;
+        check::check_frame(&sent, "filters_override").map_err(of_frame)?;
         let filters = match sent {
             Value::Object(filters) => filters,
             _ => Map::new(),
@@ -446,7 +447,7 @@ fn node_of(fields: &Map<String, Value>, frame: &Frame) -> Result<Option<Value>, 
     if let (None | Some(Value::Null), Some(Value::Object(filter))) =
         (fields.get("query"), fields.get("filters"))
     {
-        known::legacy::check(filter).map_err(of_filters)?;
+        legacy::check(filter).map_err(of_filters)?;
     }
     let mut node = match fields.get("query").filter(|query| !query.is_null()) {
         Some(query) => query_node::unwrapped(query).clone(),

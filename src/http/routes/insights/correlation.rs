@@ -19,6 +19,9 @@ use crate::routes::query;
 use crate::routes::query::insight;
 use weir_api::insights::correlation::Correlations;
 use weir_api::insights::older::CorrelationAnswer;
+use weir_api::node::NodeError;
+use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
+use weir_api::nodes::check::parse;
 use weir_insights::InsightError;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
@@ -27,7 +30,6 @@ use weir_insights::correlation::legacy::{
 };
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
-use weir_insights::node::{Node, NodeError};
 use weir_insights::selection::Unit;
 
 parameters! {
@@ -171,8 +173,8 @@ impl Operation for Persons {
         let Wanted { page, filter } = self.wanted;
         let read = || {
             let mut correlation = Correlation::parse(&correlation_query(&filter)?)?;
-            let asked = correlation_actors(&filter)?;
-            let asked = correlation.asked(&Node::new(Some(&asked), "")?)?;
+            let asked = parse::<FunnelCorrelationActorsQuery>(&correlation_actors(&filter)?)?;
+            let asked = correlation.asked(asked)?;
             Ok(ActorsOf::Correlation(correlation, asked))
         };
         let actors = read().map_err(refused)?;

@@ -8,7 +8,7 @@ use crate::openapi::{Body, Parameter, Shape, by_hand};
 use crate::operation::input::{InBoth, Parts};
 use crate::response::Problem;
 use crate::routes::insights::{OFFSET, invalid};
-use weir_insights::known;
+use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 
 /// The parameters that a kind of filters has.
@@ -56,7 +56,7 @@ impl<P: Parameters> InBoth for Sent<P> {
             .collect();
         filter.remove("personal_api_key");
         filter.extend(std::mem::take(&mut parts.body).into_values());
-        known::legacy::check(&filter).map_err(|error| invalid(&error))?;
+        legacy::check(&filter).map_err(|error| invalid(&error))?;
         let offset = request.query(OFFSET).map(|offset| offset.into_owned());
         Ok(Self { filter, offset, parameters: PhantomData })
     }

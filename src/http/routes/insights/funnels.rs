@@ -18,13 +18,15 @@ use crate::routes::query::insight;
 use weir_api::insights::funnel::{Conversion, Funnel, FunnelTo, Step, Steps};
 use weir_api::insights::older::FunnelAnswer;
 use weir_api::insights::value::{AsSent, BreakdownValue, PersonsUrl};
+use weir_api::node::NodeError;
+use weir_api::nodes::actors::FunnelsActorsQuery;
+use weir_api::nodes::check::parse;
 use weir_event::json;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
-use weir_insights::node::{Node, NodeError};
 
 /// Parameters that say which persons of a funnel are asked for, not which funnel it is.
 const OF_STEPS: [&str; 8] = [
@@ -133,8 +135,8 @@ impl Operation for Persons {
         check_point(&filter)?;
         let read = || {
             let funnels = Funnels::parse(&funnels_query(&filter)?)?;
-            let asked = funnel_actors(&filter)?;
-            let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
+            let asked = parse::<FunnelsActorsQuery>(&funnel_actors(&filter)?);
+            let asked = asked.and_then(|asked| funnels.asked(asked, "")).map_err(named)?;
             Ok(ActorsOf::Funnels(funnels, asked))
         };
         let actors = read().map_err(|error| invalid(&error))?;

@@ -199,10 +199,8 @@ impl Operation for OfLifecycle {
         let Some(status) = legacy::text(&filter, "lifecycle_type") else {
             return Ok(Staged::Missing("Must include lifecycle type"));
         };
-        let status = Status::of(&status).ok_or_else(|| {
-            let detail = format!("Expected one of {}.", Status::names());
-            refused("lifecycle_type", "invalid_input", detail)
-        })?;
+        let status = Status::of(&status)
+            .ok_or_else(|| refused("lifecycle_type", "invalid_input", Status::expected()))?;
         if filter.contains_key("entity_id") || filter.contains_key("entity_order") {
             only(&mut filter)?;
         }

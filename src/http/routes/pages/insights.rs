@@ -29,13 +29,14 @@ use crate::routes::pages::insights::load::{saved_of, suggestions};
 use crate::routes::pages::visit::{Later, Page, Sent, Visit, apart, file, see_other};
 use crate::routes::query::insight;
 use weir_api::insights::{Answer, AnswerTo};
+use weir_api::node::Content;
+use weir_api::nodes::base as nodes;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as Fault;
 use weir_event::json;
 use weir_insights::cache::Answer as KeptAnswer;
 use weir_insights::interval::Interval;
-use weir_insights::node::Node;
 use weir_insights::selection::{Selection, buckets};
 use weir_metadata::accounts::Project;
 use weir_metadata::documents;
@@ -244,8 +245,8 @@ async fn computed(
 
 /// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
 fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
-    let node = Node::new(Some(query), "").ok()?;
-    let (selection, interval) = (Selection::parse(&node).ok()?, Interval::parse(&node).ok()?);
+    let selection = Selection::of(nodes::Insight::read(query, "").ok()?).ok()?;
+    let interval = Interval::parse(query.get("interval").and_then(Value::as_str)).ok()?;
     let owner = insight::settings(project);
     let range = selection.dates.range_at(at, &owner, interval).ok()?;
     // All of the time has too many intervals, and nothing before its begin.

@@ -11,13 +11,13 @@ use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::definition_parameters::boolean;
+use weir_api::nodes::check::check_filters;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
 use weir_event::predicate::Matching;
 use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::{Moment, Now};
 use weir_event::predicate::tree::{Tree, TreeError};
-use weir_insights::known::check_filters;
 use weir_query::persons::people::PersonsQuestion;
 
 /// To which persons a list is limited. An empty parameter counts as absent.

@@ -12,6 +12,11 @@ use crate::response::Problem;
 use crate::routes::persons::body::listed;
 use crate::routes::query;
 use crate::routes::query::insight::{invalid, problem, settings, unwrapped};
+use weir_api::node::{AnyNode, NodeError, Texts};
+use weir_api::nodes::check::{is_nothing, parse};
+use weir_api::nodes::filter::Properties;
+use weir_api::nodes::lists as nodes;
+use weir_api::nodes::lists::ListQuery;
 use weir_app::App;
 use weir_identity::IdentityError;
 use weir_identity::person::Group;
@@ -20,7 +25,6 @@ use weir_insights::actor_list::{ACTORS_MAX, ActorsQuery};
 use weir_insights::answered::{Answered, Timing, Told};
 use weir_insights::dependence::Dependence;
 use weir_insights::insight::{ActorsOf, Insight};
-use weir_insights::node::{Node, NodeError};
 use weir_insights::{Actor, InsightError, ProjectSettings, Who, actor_list};
 use weir_metadata::accounts::Project;
 use weir_query::kernel::error::QueryError;
@@ -81,38 +85,40 @@ impl ActorsQuestion {
     ///
     /// 400: a field is malformed, has too much, or asks for something that is not available.
     pub(super) fn parse(kind: &str, node: &Value) -> Result<Self, Problem> {
-        let outer = Node::new(Some(node), "").map_err(|error| invalid(&error))?;
+        let invalid = |error: NodeError| invalid(&error);
         if kind == actor_list::GROUPS {
-            let list = ActorsQuery::groups(node).map_err(|error| invalid(&error))?;
+            let list = ActorsQuery::groups(node).map_err(invalid)?;
             return Ok(Self::List(Box::new(list), None));
         }
-        let behind = |source: &Value| behind((&outer, source)).map_err(|error| invalid(&error));
-        let part = || part(&outer).map_err(|error| invalid(&error));
         if SOURCES.contains(&kind) {
-            let point = Box::new(behind(node)?);
-            return Ok(Self::Behind { point, part: part()?, columns: vec!["id"] });
+            let point = Box::new(behind(node, "", None).map_err(invalid)?);
+            let part = Part { offset: 0, limit: LIMIT };
+            return Ok(Self::Behind { point, part, columns: vec!["id"] });
         }
-        let Some(source) = outer.value("source") else {
+        let outer = parse::<nodes::ActorsQuery>(node).map_err(invalid)?;
+        let of_point = outer.source.as_ref().map(|AnyNode(source)| {
+            (source, source.get("kind").and_then(Value::as_str).unwrap_or_default())
+        });
+        let Some((source, kind)) = of_point.filter(|(_, kind)| *kind != SQL) else {
             let list = ActorsQuery::parse(node).map_err(problem)?;
             return Ok(Self::List(Box::new(list), None));
         };
-        let kind = source.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if kind == SQL {
-            let list = ActorsQuery::parse(node).map_err(problem)?;
-            return Ok(Self::List(Box::new(list), None));
-        }
         if !SOURCES.contains(&kind) {
             let sources = SOURCES.join(", ");
             let detail = format!("The source of an ActorsQuery is one of {sources}, {SQL}.");
             return Err(refused("query__source__kind", "invalid_input", detail));
         }
-        let mut point = Box::new(behind(source)?);
-        let is_plain = outer.without(&["properties", "fixedProperties", "orderBy"]).is_ok();
-        match known(&outer).map_err(|error| invalid(&error))?.filter(|_| is_plain) {
-            Some(columns) => Ok(Self::Behind { point, part: part()?, columns }),
+        let point = behind(source, "source", outer.search.as_deref()).map_err(invalid)?;
+        let mut point = Box::new(point);
+        match known(&outer.base) {
+            Some(columns) => {
+                let (limit, offset) = (outer.base.limit, outer.base.offset);
+                let limit = limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+                let part = Part { offset: offset.unwrap_or(0), limit };
+                Ok(Self::Behind { point, part, columns })
+            }
             None => {
-                let unit = point.actors.unit();
-                let list = ActorsQuery::behind(node, unit).map_err(|error| invalid(&error))?;
+                let list = ActorsQuery::behind(node, point.actors.unit()).map_err(invalid)?;
                 Ok(Self::List(Box::new(list), Some(point)))
             }
         }
@@ -164,36 +170,32 @@ impl ActorsQuestion {
     }
 }
 
-/// The point of an insight that `source` says, of those that `outer` searches for.
-fn behind((outer, source): (&Node<'_>, &Value)) -> Result<Behind, NodeError> {
-    let inner = Node::new(Some(source), "source")?;
+/// The point of an insight that the node at `path` says, of those actors that are called as `searched`.
+fn behind(source: &Value, path: &str, searched: Option<&str>) -> Result<Behind, NodeError> {
     let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
     let insight = Insight::parse(insight)?;
-    let mut actors = insight.clone().actors_of(&inner)?;
-    if let Some(text) = outer.text("search")? {
+    let mut actors = insight.clone().actors_of(source, path)?;
+    if let Some(text) = searched {
         actors.search(text)?;
     }
     Ok(Behind { insight, actors })
 }
 
-/// Which part of all a node asks for.
-fn part(outer: &Node<'_>) -> Result<Part, NodeError> {
-    outer.without(&["properties", "fixedProperties", "orderBy"])?;
-    let limit = outer.number("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    Ok(Part { offset: outer.number("offset")?.unwrap_or(0), limit })
-}
-
-/// The columns that a node selects, if all of them are known.
-fn known(node: &Node<'_>) -> Result<Option<Vec<&'static str>>, NodeError> {
-    let selected = node.list("select")?;
-    if selected.is_empty() {
-        return Ok(Some(vec!["actor"]));
-    }
-    let column = |column: &Value| {
-        let name = column.as_str()?;
-        COLUMNS.into_iter().find(|known| *known == name)
+/// The columns that a list selects, if all of them are known, in the order of the insight and without filters.
+fn known(list: &ListQuery) -> Option<Vec<&'static str>> {
+    let is_given = |own: &Option<Properties>| {
+        own.as_ref().is_some_and(|Properties(filters)| !is_nothing(filters))
     };
-    Ok(selected.iter().map(column).collect())
+    if is_given(&list.properties) || is_given(&list.fixed_properties) || !list.order_by.0.is_empty()
+    {
+        return None;
+    }
+    let Texts(selected) = &list.select;
+    if selected.is_empty() {
+        return Some(vec!["actor"]);
+    }
+    let column = |name: &String| COLUMNS.into_iter().find(|known| known == name);
+    selected.iter().map(column).collect()
 }
 
 /// All actors behind a point.
@@ -225,16 +227,15 @@ pub(in crate::routes) struct People {
     pub(in crate::routes) part: Part,
 }
 
-/// The persons behind the point that `source` says, a page of them as `outer` says; with `cell` those of a row of a
-/// retention who were active in this cell of it.
+/// A page of the persons behind the point that `source` says; with a `cell` those of a row of a retention who were active
+/// in this cell of it.
 pub(in crate::routes) async fn people_of(
     app: &App,
     project: &Project,
-    (outer, source): (&Node<'_>, &Value),
-    cell: Option<usize>,
+    source: &Value,
+    (part, cell): (Part, Option<usize>),
 ) -> Result<People, Problem> {
-    let read = || Ok((behind((outer, source))?.actors, part(outer)?));
-    let (actors, part) = read().map_err(|error| invalid(&error))?;
+    let actors = behind(source, "source", None).map_err(|error| invalid(&error))?.actors;
     let (own, project) = (app.clone(), project.clone());
     let finding = Box::pin(async move { found(&own, &project, actors, (part, cell)).await });
     let finding = app.engine.within_time(app.engine.apart(finding));

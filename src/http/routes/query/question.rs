@@ -10,6 +10,7 @@ use crate::response::Problem;
 use crate::routes::query::actors::{ActorsQuestion, SOURCES};
 use crate::routes::query::insight::{invalid, problem};
 use crate::routes::query::unknown;
+use weir_api::nodes::check;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -19,7 +20,7 @@ use weir_insights::dependence::Dependence;
 use weir_insights::event_list::EventsQuery;
 use weir_insights::insight::Insight;
 use weir_insights::sql::SqlQuery;
-use weir_insights::{InsightError, ProjectSettings, actor_list, event_list, insight, known};
+use weir_insights::{InsightError, ProjectSettings, actor_list, event_list, insight};
 use weir_wire::query_node::SQL;
 
 /// Most characters of an unknown kind of query that an error repeats.
@@ -48,7 +49,7 @@ impl Question {
     ///
     /// 400: its kind or a field is unknown, or a field is malformed or asks for something that is not available.
     pub(in crate::routes) fn parse(kind: Option<&str>, node: &Value) -> Result<Self, Problem> {
-        known::check(node).map_err(|error| invalid(&error))?;
+        check::check(node).map_err(|error| invalid(&error))?;
         match kind {
             Some(kind) if insight::KINDS.contains(&kind) => {
                 let insight = Insight::parse(node).map_err(|error| invalid(&error))?;

@@ -1,9 +1,9 @@
 //! Warnings about events that nobody has sent: an answer of zeros may be that of a misspelt name.
 
+use weir_api::node::nearest::nearest;
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_insights::answered::Warning;
-use weir_insights::known::nearest::nearest;
 use weir_metadata::error::MetadataError;
 
 /// Most names that are looked up.

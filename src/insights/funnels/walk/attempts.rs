@@ -6,7 +6,8 @@
 use std::ops::RangeInclusive;
 
 use crate::funnels::walk::matching::Matching;
-use crate::funnels::walk::{Counted, Course, Moment, Order, Outcome, Way};
+use crate::funnels::walk::{Counted, Course, Moment, Outcome, Way};
+use weir_api::nodes::insights::FunnelOrderType;
 
 impl Course {
     /// How far the attempts of an ordered or strict funnel come with these events, whose first steps lie within `starts`.
@@ -92,7 +93,7 @@ impl<'c> Attempts<'c> {
         for step in (0..self.course.steps).rev().filter(|step| event.mask >> step & 1 == 1) {
             self.advance(step, event.at, std::slice::from_ref(event));
         }
-        if self.course.order == Order::Strict {
+        if self.course.order == FunnelOrderType::Strict {
             let left = self.reached.iter_mut().zip(0_u32..);
             let left = left.filter(|(_, step)| event.mask >> step & 1 == 0);
             left.for_each(|(attempt, _)| attempt.way.clear());

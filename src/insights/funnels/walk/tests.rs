@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Counted, Course, Exclusion, Moment, Order, Outcome};
+use super::{Counted, Course, Exclusion, FunnelOrderType, Moment, Outcome};
 use weir_query::events::histories::Row;
 
 const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
@@ -13,7 +13,7 @@ const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 /// The bit of the one exclusion.
 const X: u32 = 1 << 20;
 
-fn course(order: Order, steps: usize, window: i64) -> Course {
+fn course(order: FunnelOrderType, steps: usize, window: i64) -> Course {
     Course {
         order,
         steps,
@@ -48,7 +48,7 @@ fn moments(text: &str) -> Vec<Moment> {
 
 #[test]
 fn furthest_steps_of_published_examples() {
-    use Order::{Ordered, Strict, Unordered};
+    use FunnelOrderType::{Ordered, Strict, Unordered};
     for (order, history, expected) in [
         (Ordered, "A@0 B@1 C@2", &[0, 1, 2][..]),
         (Ordered, "A@0 -@1 B@2 C@3", &[0, 2, 3]),
@@ -105,32 +105,32 @@ fn furthest_steps_of_published_examples() {
 #[test]
 fn attempts_that_are_spoiled_go_on_no_more() {
     for (order, history, (from, to), expected) in [
-        (Order::Ordered, "A@0 X@1 B@2 C@3", (0, 1), None),
-        (Order::Ordered, "A@0 B@1 X@2 C@3", (0, 1), Some(&[0, 1, 3][..])),
-        (Order::Ordered, "A@0 B@1 X@2 C@3", (0, 2), None),
-        (Order::Ordered, "A@0 B@1 X@2 C@3", (1, 2), None),
-        (Order::Ordered, "X@0 A@1 B@2 C@3 X@4", (0, 2), Some(&[1, 2, 3])),
+        (FunnelOrderType::Ordered, "A@0 X@1 B@2 C@3", (0, 1), None),
+        (FunnelOrderType::Ordered, "A@0 B@1 X@2 C@3", (0, 1), Some(&[0, 1, 3][..])),
+        (FunnelOrderType::Ordered, "A@0 B@1 X@2 C@3", (0, 2), None),
+        (FunnelOrderType::Ordered, "A@0 B@1 X@2 C@3", (1, 2), None),
+        (FunnelOrderType::Ordered, "X@0 A@1 B@2 C@3 X@4", (0, 2), Some(&[1, 2, 3])),
         // Another attempt that comes as far has none in between.
-        (Order::Ordered, "A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
-        (Order::Ordered, "A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
-        (Order::Ordered, "ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
+        (FunnelOrderType::Ordered, "A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
+        (FunnelOrderType::Ordered, "A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
+        (FunnelOrderType::Ordered, "ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
         // Until the end of the window where the later step is not reached.
-        (Order::Ordered, "A@0 X@1", (0, 1), None),
-        (Order::Ordered, "A@0 X@100", (0, 1), None),
-        (Order::Ordered, "A@0 X@101", (0, 1), Some(&[0])),
-        (Order::Ordered, "A@0 X@1 A@2", (0, 1), Some(&[2])),
-        (Order::Ordered, "A@0 B@1 X@2", (1, 2), None),
-        (Order::Ordered, "A@0 X@1", (1, 2), Some(&[0])),
+        (FunnelOrderType::Ordered, "A@0 X@1", (0, 1), None),
+        (FunnelOrderType::Ordered, "A@0 X@100", (0, 1), None),
+        (FunnelOrderType::Ordered, "A@0 X@101", (0, 1), Some(&[0])),
+        (FunnelOrderType::Ordered, "A@0 X@1 A@2", (0, 1), Some(&[2])),
+        (FunnelOrderType::Ordered, "A@0 B@1 X@2", (1, 2), None),
+        (FunnelOrderType::Ordered, "A@0 X@1", (1, 2), Some(&[0])),
         // At the time of either step it is not in between.
-        (Order::Ordered, "A@0 X@0 B@1 X@1 C@2", (0, 1), Some(&[0, 1, 2])),
+        (FunnelOrderType::Ordered, "A@0 X@0 B@1 X@1 C@2", (0, 1), Some(&[0, 1, 2])),
         // There is one attempt for each first event: a step before it that is done again is no other one.
-        (Order::Ordered, "A@0 B@10 X@20 B@30", (1, 2), None),
-        (Order::Ordered, "A@0 B@10 X@20 A@25 B@30", (1, 2), Some(&[25, 30])),
+        (FunnelOrderType::Ordered, "A@0 B@10 X@20 B@30", (1, 2), None),
+        (FunnelOrderType::Ordered, "A@0 B@10 X@20 A@25 B@30", (1, 2), Some(&[25, 30])),
         // What breaks a strict attempt ends it: an exclusion after that meets none.
-        (Order::Strict, "A@0 -@5 X@10", (0, 1), Some(&[0])),
-        (Order::Strict, "A@0 X@10", (0, 1), None),
-        (Order::Strict, "A@0 X@10 B@11", (0, 1), None),
-        (Order::Strict, "A@0 X@10 A@11 B@12", (0, 1), Some(&[11, 12])),
+        (FunnelOrderType::Strict, "A@0 -@5 X@10", (0, 1), Some(&[0])),
+        (FunnelOrderType::Strict, "A@0 X@10", (0, 1), None),
+        (FunnelOrderType::Strict, "A@0 X@10 B@11", (0, 1), None),
+        (FunnelOrderType::Strict, "A@0 X@10 A@11 B@12", (0, 1), Some(&[11, 12])),
     ] {
         let mut course = course(order, 3, 100);
         course.exclusions.push(Exclusion { mask: X, from, to });
@@ -154,7 +154,7 @@ fn exclusions_make_unordered_funnels_begin_anew() {
         ("A@0 X@101", &[0]),
         ("A@0 B@1 X@2", &[0, 1]),
     ] {
-        let mut course = course(Order::Unordered, 2, 100);
+        let mut course = course(FunnelOrderType::Unordered, 2, 100);
         course.exclusions.push(Exclusion { mask: X, from: 0, to: 1 });
         let expected = match expected {
             [] => Outcome::Nothing,
@@ -167,7 +167,7 @@ fn exclusions_make_unordered_funnels_begin_anew() {
 /// Of the steps A to D, B and C may be skipped, or those that are named.
 #[test]
 fn optional_steps_are_skipped_where_they_do_not_come() {
-    use Order::{Ordered, Strict};
+    use FunnelOrderType::{Ordered, Strict};
     for (order, optional, history, expected) in [
         (Ordered, "BC", "A@0 D@1", &[Some(0), None, None, Some(1)][..]),
         (Ordered, "BC", "A@0 B@1 D@2", &[Some(0), Some(1), None, Some(2)]),
@@ -229,7 +229,7 @@ fn optional_steps_are_skipped_where_they_do_not_come() {
 #[test]
 fn attempts_begin_within_bounds() {
     let history = moments("A@0 B@1 A@10 B@11 C@12 A@20");
-    let course = course(Order::Ordered, 3, 100);
+    let course = course(FunnelOrderType::Ordered, 3, 100);
     for (starts, expected) in [
         (0..=5, reached(&[0, 1, 12])),
         (5..=15, reached(&[10, 11, 12])),
@@ -243,7 +243,7 @@ fn attempts_begin_within_bounds() {
 #[test]
 fn attempts_count_by_the_interval_of_their_first_events() {
     // Up to the second of three steps.
-    let mut own = course(Order::Ordered, 3, 100);
+    let mut own = course(FunnelOrderType::Ordered, 3, 100);
     own.exclusions.push(Exclusion { mask: X, from: 0, to: 2 });
     let own = own.by_interval(1);
     for (history, starts, expected) in [
@@ -257,7 +257,7 @@ fn attempts_count_by_the_interval_of_their_first_events() {
     ] {
         assert_eq!(own.walk(&moments(history), &starts), expected, "{history}");
     }
-    let own = course(Order::Unordered, 3, 100).by_interval(1);
+    let own = course(FunnelOrderType::Unordered, 3, 100).by_interval(1);
     let history = moments("C@0 A@1 C@20 C@31 B@32 C@40 A@100");
     let by_tens = own.walk_by(&history, |first| Some(first / 10));
     let lengths: Vec<_> = by_tens.iter().map(|(key, way)| (*key, way.len())).collect();
@@ -268,14 +268,14 @@ fn attempts_count_by_the_interval_of_their_first_events() {
 #[test]
 fn steps_are_attributed_to_a_value() {
     for (order, step, history, expected) in [
-        (Order::Ordered, 1, "A@0 B@1 C@3", &[0][..]),
-        (Order::Ordered, 1, "A@0 B@1 B!@2 C@3", &[0, 2, 3]),
-        (Order::Ordered, 0, "A@0 A!@1 A@2 B@3 C@4", &[1, 3, 4]),
+        (FunnelOrderType::Ordered, 1, "A@0 B@1 C@3", &[0][..]),
+        (FunnelOrderType::Ordered, 1, "A@0 B@1 B!@2 C@3", &[0, 2, 3]),
+        (FunnelOrderType::Ordered, 0, "A@0 A!@1 A@2 B@3 C@4", &[1, 3, 4]),
         // It is of the step all the same, and breaks nothing.
-        (Order::Strict, 1, "A@0 B!@1 B@2 C@3", &[0, 1, 3]),
-        (Order::Unordered, 0, "A@0 B!@1 C@2", &[1, 2]),
-        (Order::Unordered, 0, "B@0 A!@1 B@2 C@3", &[1, 2, 3]),
-        (Order::Unordered, 0, "A@0 B@1", &[]),
+        (FunnelOrderType::Strict, 1, "A@0 B!@1 B@2 C@3", &[0, 1, 3]),
+        (FunnelOrderType::Unordered, 0, "A@0 B!@1 C@2", &[1, 2]),
+        (FunnelOrderType::Unordered, 0, "B@0 A!@1 B@2 C@3", &[1, 2, 3]),
+        (FunnelOrderType::Unordered, 0, "A@0 B@1", &[]),
     ] {
         let mut course = course(order, 3, 100);
         course.attributed = Some(step);
@@ -306,7 +306,7 @@ fn the_value_of_a_skipped_step_is_that_of_the_event_in_its_stead() {
         (1, "A@0 C@0", &[Some(0)]),
         (1, "A@0 C!@0", &[Some(0), None, Some(0)]),
     ] {
-        let mut course = course(Order::Ordered, 3, 100);
+        let mut course = course(FunnelOrderType::Ordered, 3, 100);
         (course.attributed, course.optional) = (Some(step), 0b010);
         let mut events = moments(&history.replace('!', ""));
         let owned = history.split_whitespace().map(|word| word.contains('!'));
@@ -321,7 +321,7 @@ fn events_between_equal_ones_are_left_out() {
     let rows = |text: &str| -> Vec<Row> {
         moments(text).iter().map(|event| Row::new(event.at, event.mask)).collect()
     };
-    let mut own = course(Order::Unordered, 3, 100);
+    let mut own = course(FunnelOrderType::Unordered, 3, 100);
     for (history, expected) in [
         ("A@0 A@1 A@2 A@3 B@4", "A@0 A@3 B@4"),
         ("A@0 B@1 A@2 A@3", "A@0 B@1 A@2 A@3"),
@@ -346,7 +346,7 @@ fn furthest(course: &Course, events: &[Moment], done: &[usize], first: Option<i6
     });
     let next = next.filter(|(_, at, step)| {
         let is_next = match course.order {
-            Order::Unordered => !done.contains(step),
+            FunnelOrderType::Unordered => !done.contains(step),
             _ => *step == done.len(),
         };
         is_next && first.is_none_or(|first| at - first <= course.window)
@@ -365,10 +365,10 @@ fn nobody_comes_less_far_than_any_attempt() {
     let mut rng = StdRng::seed_from_u64(41);
     let mut seen = [0_usize; 5];
     for round in 0..20_000 {
-        let order = [Order::Ordered, Order::Unordered][round % 2];
+        let order = [FunnelOrderType::Ordered, FunnelOrderType::Unordered][round % 2];
         let steps = rng.random_range(1..=4);
         let course = course(order, steps, rng.random_range(0..12));
-        let is_mixed = order == Order::Ordered && rng.random_bool(0.5);
+        let is_mixed = order == FunnelOrderType::Ordered && rng.random_bool(0.5);
         let mut at = 0;
         let events: Vec<Moment> = (0..rng.random_range(0..9))
             .map(|_| {
@@ -394,7 +394,7 @@ fn nobody_comes_less_far_than_any_attempt() {
 
 #[test]
 fn long_histories_take_little_time() {
-    for order in [Order::Ordered, Order::Strict, Order::Unordered] {
+    for order in [FunnelOrderType::Ordered, FunnelOrderType::Strict, FunnelOrderType::Unordered] {
         let mut course = course(order, 20, 1_000_000);
         course.exclusions.push(Exclusion { mask: X, from: 0, to: 19 });
         // The last step never comes.
@@ -404,7 +404,7 @@ fn long_histories_take_little_time() {
         let found = course.walk(&events, &ALL);
         assert!(!matches!(found, Outcome::Reached(way) if way.len() == 20), "{order:?}");
         course.optional = 0b111_1111_1111_1111_1110;
-        if order == Order::Unordered {
+        if order == FunnelOrderType::Unordered {
             course.optional = 0;
         }
         let found = course.walk(&events, &ALL);

@@ -1,7 +1,6 @@
 //! Who is behind a mark of a chart: as a page, as a file, and as a cohort that is made of them.
 
 use maud::html;
-use serde_json::json;
 
 use crate::beside::beside;
 use crate::operation::input::New;
@@ -11,9 +10,9 @@ use crate::routes::cohorts::{Change, CohortWrite, Description};
 use crate::routes::pages::files;
 use crate::routes::pages::insights::{next, section, with_usual};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
+use crate::routes::query::actors;
 use crate::routes::query::actors::People;
-use crate::routes::query::{actors, insight};
-use weir_insights::node::Node;
+use weir_query::persons::people::Part;
 use weir_web::insight::persons::{Persons, list};
 use weir_web::insight::saved as shown;
 use weir_web::parts;
@@ -65,9 +64,8 @@ pub(super) async fn behind(
     let source = point.node(question);
     let is_of_row = question.kind() == Kind::Retention;
     let cell = point.cell.filter(|_| is_of_row).map(usize::from);
-    let part = json!({"limit": limit, "offset": offset});
-    let outer = Node::new(Some(&part), "").map_err(|error| insight::problem(error.into()))?;
-    actors::people_of(&asking.app, &asking.asker.project, (&outer, &source), cell).await
+    let part = Part { offset, limit };
+    actors::people_of(&asking.app, &asking.asker.project, &source, (part, cell)).await
 }
 
 /// `GET insights/:kind/persons`: who is behind a mark.

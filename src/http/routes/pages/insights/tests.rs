@@ -1,7 +1,6 @@
 //! What the page asks is what insights read.
 
 use weir_insights::insight::Insight;
-use weir_insights::node::Node;
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::point::Point;
@@ -42,6 +41,6 @@ fn the_api_reads_what_is_asked() {
         let point = Point { day: Some("1".to_owned()), step: Some(2), ..Point::default() };
         let actors = point.node(&question);
         let insight = Insight::parse(&actors["source"]).unwrap();
-        insight.actors_of(&Node::new(Some(&actors), "").unwrap()).unwrap();
+        insight.actors_of(&actors, "").unwrap();
     }
 }

@@ -1,29 +1,25 @@
 //! The fields of the filters of older clients: [`check`].
 
-use crate::known::check_object;
-use crate::known::fields::Content::{Filters, List, Value};
-use crate::known::fields::{Content, Fields};
-use crate::known::parts::{ENTITY, NOTHING, SERIES, SHOWN};
-use crate::legacy::Filter;
-use crate::node::NodeError;
-use weir_event::json;
+use serde_json::Map;
 
-const OF_FORM: &str = "is a state of the form that it was made in";
-const OF_SERVER: &str = "a key, or how a client wants to be told of the answer";
+use crate::node::Form::{Filters, List, Value};
+use crate::node::{Fields, Form, NOTHING, Node, NodeError};
+use crate::nodes::check::check_object;
+use crate::nodes::reasons::{OF_FORM, OF_SERVER, SHOWN};
+use crate::nodes::series::{Entity, Series};
 
 /// An exclusion of a funnel, as it was called then.
 const EXCLUSION: Fields = Fields {
-    base: Some(&ENTITY),
+    base: Some(&Entity::FIELDS),
     read: &[("funnel_from_step", Value), ("funnel_to_step", Value)],
     ..NOTHING
 };
 
 /// A series as it was sent then: without a node around it.
-const ENTITIES: Content = List(&SERIES);
+const ENTITIES: Form = List(&Fields { is_entity: false, ..Series::FIELDS });
 
 /// Those of all insights together, as PostHog has them in one type, and those of the persons behind them.
 const FILTER: Fields = Fields {
-    base: None,
     read: &[
         ("actions", ENTITIES),
         ("aggregation_group_type_index", Value),
@@ -176,20 +172,28 @@ const FILTER: Fields = Fields {
         (OF_SERVER, &["export_limit", "is_csv_export", "personal_api_key", "session_id", "token"]),
     ],
     lacking: &["data_warehouse", "time_window_mode", "wildcards"],
+    ..NOTHING
 };
 
-/// Refuses filters of older clients with a field that is not known, whether its values are JSON or the text of it.
-pub fn check(filter: &Filter) -> Result<(), NodeError> {
+/// Refuses filters of older clients with a field that is not known. Values may be JSON, or the text of it, which `parse`
+/// reads.
+///
+/// # Errors
+///
+/// The first such field.
+pub fn check(
+    filter: &Map<String, serde_json::Value>,
+    parse: impl Fn(&str) -> Option<serde_json::Value>,
+) -> Result<(), NodeError> {
     let nested = |name: &String, value: &serde_json::Value| {
-        let content = FILTER.content(name)?;
-        if matches!(content, Content::Value) {
+        let form = FILTER.form(name)?;
+        if matches!(form, Form::Value) {
             return None;
         }
         // A text that is no JSON is for the reader of the field to refuse.
-        let read = value.as_str().and_then(|text| json::read(text.as_bytes()).ok());
-        read.map(|read| (name.clone(), read))
+        Some((name.clone(), parse(value.as_str()?)?))
     };
     check_object(&serde_json::Value::Object(filter.clone()), &FILTER, "")?;
-    let texts: Filter = filter.iter().filter_map(|(name, value)| nested(name, value)).collect();
+    let texts: Map<_, _> = filter.iter().filter_map(|(name, value)| nested(name, value)).collect();
     check_object(&serde_json::Value::Object(texts), &FILTER, "")
 }

@@ -1,0 +1,322 @@
+//! Nodes: the JSON objects in which clients describe queries. [`node!`](crate::node!) declares one: its fields are read
+//! ([`Content`]), checked for names that nothing
+//! reads ([`Fields`]), and described in the API from the one declaration. A
+//! field that is absent or null has the default of its type.
+//!
+//! What a node means is not here: `weir-insights` makes queries of them.
+
+pub mod declare;
+pub mod nearest;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value};
+
+/// Why a node is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct NodeError {
+    /// The field, with dots between levels.
+    pub field: String,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+impl NodeError {
+    /// The refusal of a field.
+    pub fn new(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), detail: detail.into() }
+    }
+
+    /// The same of a node that stands in the field `name`.
+    #[must_use]
+    pub fn within(self, name: &str) -> Self {
+        Self { field: join(name, &self.field), ..self }
+    }
+}
+
+/// What may stand in a field.
+pub trait Content: Sized {
+    /// Its form, as far as it has fields itself.
+    const FORM: Form = Form::Value;
+
+    /// Whether an empty text in its place counts as absent.
+    const IS_TEXT: bool = false;
+
+    /// Reads a value that is not null and stands at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It has another form.
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError>;
+}
+
+/// An object with declared fields.
+pub trait Node: Content + Default {
+    /// Its fields.
+    const FIELDS: Fields;
+
+    /// Reads its fields from the object at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is malformed, in the order of their declaration.
+    fn of(sent: &Map<String, Value>, path: &str) -> Result<Self, NodeError>;
+}
+
+/// Reads the object at `path`.
+///
+/// # Errors
+///
+/// It is none, or a field is malformed.
+pub fn read<T: Node>(value: &Value, path: &str) -> Result<T, NodeError> {
+    T::of(object(value, path)?, path)
+}
+
+/// Reads the field `name` of the object at `path`.
+///
+/// # Errors
+///
+/// It is malformed.
+pub fn field<T: Content + Default>(
+    sent: &Map<String, Value>,
+    name: &str,
+    path: &str,
+) -> Result<T, NodeError> {
+    match sent.get(name) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => T::read(value, &join(path, name)),
+    }
+}
+
+/// The path of a field in the object at `path`.
+pub fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The beginning of what a client sent, as an error repeats it.
+pub fn shortened(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// The fields of an object.
+#[derive(Debug)]
+pub struct Fields {
+    /// The kinds of the node, if it has any; the first one is that of today.
+    pub kinds: &'static [&'static str],
+    /// Those of another type of which this is one.
+    pub base: Option<&'static Self>,
+    /// Those that are read, and what stands in them.
+    pub read: &'static [(&'static str, Form)],
+    /// Those that PostHog's clients send and that change no number here, by the reason.
+    pub ignored: &'static [(&'static str, &'static [&'static str])],
+    /// Those that would change the answer and are not available; nothing may stand in them.
+    pub lacking: &'static [&'static str],
+    /// Whether it is an entity: there are some of other kinds, with other fields, which their reader refuses.
+    pub is_entity: bool,
+}
+
+/// No fields.
+pub const NOTHING: Fields =
+    Fields { kinds: &[], base: None, read: &[], ignored: &[], lacking: &[], is_entity: false };
+
+/// What stands in a field, as far as it has fields itself. What has another form is for its reader to refuse.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// A value.
+    Value,
+    /// One of these values, as JSON; what it says is so anyway.
+    Fixed(&'static [&'static str]),
+    /// An object.
+    Object(&'static Fields),
+    /// A list of objects.
+    List(&'static Fields),
+    /// Objects by names of the client's own.
+    Map(&'static Fields),
+    /// Filters of properties, in a list or in groups.
+    Filters,
+    /// Another node.
+    Node,
+}
+
+impl Fields {
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |own| own.base)
+    }
+
+    /// What stands in a field that is read.
+    pub(crate) fn form(&self, name: &str) -> Option<Form> {
+        if name == "kind" && !self.kinds.is_empty() {
+            return Some(Form::Value);
+        }
+        let known = |own: &Self| own.read.iter().find(|(known, _)| *known == name);
+        self.all().find_map(known).map(|(_, form)| *form)
+    }
+
+    /// Whether a field is taken and changes nothing.
+    pub(crate) fn is_ignored(&self, name: &str) -> bool {
+        let mut lists = self.all().flat_map(|own| own.ignored);
+        lists.any(|(_, names)| names.contains(&name))
+    }
+
+    /// Whether nothing may stand in a field.
+    pub(crate) fn is_lacking(&self, name: &str) -> bool {
+        self.all().any(|own| own.lacking.contains(&name))
+    }
+
+    /// The names that somebody may have meant: its own, then those of the objects in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let own = || self.all().flat_map(|own| own.read);
+        let mut names: Vec<String> = own().map(|(name, _)| (*name).to_owned()).collect();
+        for (name, form) in own() {
+            if let Form::Object(inner) = form {
+                let inner = inner.all().flat_map(|own| own.read);
+                names.extend(inner.map(|(field, _)| format!("{name}.{field}")));
+            }
+        }
+        names
+    }
+}
+
+/// A node of one of several kinds, which its reader knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnyNode(pub Value);
+
+/// A list of texts, or one of them.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema)]
+#[schemars(inline)]
+pub struct Texts(pub Vec<String>);
+
+impl Content for Texts {
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        match value {
+            Value::String(text) => {
+                Ok(Self(Some(text.clone()).filter(|text| !text.is_empty()).into_iter().collect()))
+            }
+            list => Vec::read(list, path).map(Self),
+        }
+    }
+}
+
+impl Content for AnyNode {
+    const FORM: Form = Form::Node;
+
+    fn read(value: &Value, _: &str) -> Result<Self, NodeError> {
+        Ok(Self(value.clone()))
+    }
+}
+
+impl Content for Value {
+    fn read(value: &Value, _: &str) -> Result<Self, NodeError> {
+        Ok(value.clone())
+    }
+}
+
+impl Content for String {
+    const IS_TEXT: bool = true;
+
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        let text = value.as_str().map(str::to_owned);
+        text.ok_or_else(|| NodeError::new(path, "Expected a text."))
+    }
+}
+
+impl Content for bool {
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        value.as_bool().ok_or_else(|| NodeError::new(path, "Expected true or false."))
+    }
+}
+
+impl Content for usize {
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        let number = match value {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_u64().and_then(|number| Self::try_from(number).ok()),
+        };
+        number.ok_or_else(|| NodeError::new(path, "Expected a whole number."))
+    }
+}
+
+impl Content for i64 {
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        let number = match value {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_i64(),
+        };
+        number.ok_or_else(|| NodeError::new(path, "Expected a whole number."))
+    }
+}
+
+impl Content for f64 {
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        value.as_f64().ok_or_else(|| NodeError::new(path, "Expected a number."))
+    }
+}
+
+impl<T: Content> Content for Option<T> {
+    const FORM: Form = T::FORM;
+
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        match value {
+            Value::String(text) if T::IS_TEXT && text.is_empty() => Ok(None),
+            value => T::read(value, path).map(Some),
+        }
+    }
+}
+
+impl<T: Content> Content for Vec<T> {
+    const FORM: Form = match T::FORM {
+        Form::Object(fields) => Form::List(fields),
+        _ => Form::Value,
+    };
+
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        let Value::Array(list) = value else {
+            return Err(NodeError::new(path, "Expected a list."));
+        };
+        // A plain value has no fields: the error names the list.
+        let has_fields = matches!(T::FORM, Form::Object(_));
+        let read = |(at, own): (usize, &Value)| match has_fields {
+            true => T::read(own, &format!("{path}.{at}")),
+            false => T::read(own, path),
+        };
+        list.iter().enumerate().map(read).collect()
+    }
+}
+
+impl<T: Content> Content for BTreeMap<String, T> {
+    const FORM: Form = match T::FORM {
+        Form::Object(fields) => Form::Map(fields),
+        _ => Form::Value,
+    };
+
+    fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
+        let named = object(value, path)?.iter();
+        named.map(|(name, own)| Ok((name.clone(), T::read(own, &join(path, name))?))).collect()
+    }
+}
+
+/// The fields of the object that stands at `path`.
+///
+/// # Errors
+///
+/// It is another value.
+fn object<'v>(value: &'v Value, path: &str) -> Result<&'v Map<String, Value>, NodeError> {
+    value.as_object().ok_or_else(|| NodeError::new(path, "Expected an object."))
+}
+
+impl JsonSchema for AnyNode {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "AnyNode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "required": ["kind"], "properties": {"kind": {"type": "string"}}})
+    }
+}
