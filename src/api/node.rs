@@ -51,6 +51,14 @@ pub trait Content: Sized {
     ///
     /// It has another form.
     fn read(value: &Value, path: &str) -> Result<Self, NodeError>;
+
+    /// Its JSON; `None` where it is the default of its type, as what is absent.
+    fn write(&self) -> Option<Value>;
+
+    /// Its JSON in a field where absence has another meaning than the default.
+    fn write_given(&self) -> Option<Value> {
+        self.write()
+    }
 }
 
 /// An object with declared fields.
@@ -64,6 +72,19 @@ pub trait Node: Content + Default {
     ///
     /// The first field that is malformed, in the order of their declaration.
     fn of(sent: &Map<String, Value>, path: &str) -> Result<Self, NodeError>;
+
+    /// Adds its fields that say something to an object.
+    fn add_to(&self, object: &mut Map<String, Value>);
+
+    /// The node as a query: with its kind, and the fields that say something.
+    fn query(&self) -> Value {
+        let mut object = Map::new();
+        if let Some(kind) = Self::FIELDS.kinds.first() {
+            object.insert("kind".to_owned(), Value::from(*kind));
+        }
+        self.add_to(&mut object);
+        Value::Object(object)
+    }
 }
 
 /// Reads the object at `path`.
@@ -89,6 +110,19 @@ pub fn field<T: Content + Default>(
         None | Some(Value::Null) => Ok(T::default()),
         Some(value) => T::read(value, &join(path, name)),
     }
+}
+
+/// Writes the field `name` of an object.
+pub fn add_field(object: &mut Map<String, Value>, name: &str, content: &impl Content) {
+    if let Some(value) = content.write() {
+        object.insert(name.to_owned(), value);
+    }
+}
+
+/// The JSON of an object in a field; `None` if it has no kind and no field of it says anything.
+pub fn write(node: &impl Node) -> Option<Value> {
+    let written = node.query();
+    Some(written).filter(|written| written.as_object().is_some_and(|own| !own.is_empty()))
 }
 
 /// The path of a field in the object at `path`.
@@ -198,6 +232,10 @@ impl Content for Texts {
             list => Vec::read(list, path).map(Self),
         }
     }
+
+    fn write(&self) -> Option<Value> {
+        self.0.write()
+    }
 }
 
 impl Content for AnyNode {
@@ -206,11 +244,19 @@ impl Content for AnyNode {
     fn read(value: &Value, _: &str) -> Result<Self, NodeError> {
         Ok(Self(value.clone()))
     }
+
+    fn write(&self) -> Option<Value> {
+        self.0.write()
+    }
 }
 
 impl Content for Value {
     fn read(value: &Value, _: &str) -> Result<Self, NodeError> {
         Ok(value.clone())
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(self.clone()).filter(|value| !value.is_null())
     }
 }
 
@@ -221,11 +267,23 @@ impl Content for String {
         let text = value.as_str().map(str::to_owned);
         text.ok_or_else(|| NodeError::new(path, "Expected a text."))
     }
+
+    fn write(&self) -> Option<Value> {
+        Some(Self::clone(self).into())
+    }
 }
 
 impl Content for bool {
     fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
         value.as_bool().ok_or_else(|| NodeError::new(path, "Expected true or false."))
+    }
+
+    fn write(&self) -> Option<Value> {
+        self.then_some(Value::Bool(true))
+    }
+
+    fn write_given(&self) -> Option<Value> {
+        Some(Value::Bool(*self))
     }
 }
 
@@ -237,6 +295,10 @@ impl Content for usize {
         };
         number.ok_or_else(|| NodeError::new(path, "Expected a whole number."))
     }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::from(*self))
+    }
 }
 
 impl Content for i64 {
@@ -247,11 +309,19 @@ impl Content for i64 {
         };
         number.ok_or_else(|| NodeError::new(path, "Expected a whole number."))
     }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::from(*self))
+    }
 }
 
 impl Content for f64 {
     fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
         value.as_f64().ok_or_else(|| NodeError::new(path, "Expected a number."))
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::from(*self))
     }
 }
 
@@ -263,6 +333,10 @@ impl<T: Content> Content for Option<T> {
             Value::String(text) if T::IS_TEXT && text.is_empty() => Ok(None),
             value => T::read(value, path).map(Some),
         }
+    }
+
+    fn write(&self) -> Option<Value> {
+        self.as_ref()?.write_given()
     }
 }
 
@@ -284,6 +358,11 @@ impl<T: Content> Content for Vec<T> {
         };
         list.iter().enumerate().map(read).collect()
     }
+
+    fn write(&self) -> Option<Value> {
+        let list = || self.iter().map(|own| own.write().unwrap_or_default()).collect();
+        (!self.is_empty()).then(list)
+    }
 }
 
 impl<T: Content> Content for BTreeMap<String, T> {
@@ -295,6 +374,12 @@ impl<T: Content> Content for BTreeMap<String, T> {
     fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
         let named = object(value, path)?.iter();
         named.map(|(name, own)| Ok((name.clone(), T::read(own, &join(path, name))?))).collect()
+    }
+
+    fn write(&self) -> Option<Value> {
+        let written = |(name, own): (&String, &T)| Some((name.clone(), own.write()?));
+        let object: Map<_, _> = self.iter().filter_map(written).collect();
+        Some(object).filter(|object| !object.is_empty()).map(Value::Object)
     }
 }
 

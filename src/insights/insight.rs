@@ -214,7 +214,7 @@ impl Insight {
         let point = || InsightActorsQuery::read(asked, path);
         Ok(match self {
             Self::Correlation(mut own) => {
-                let asked = own.asked(FunnelCorrelationActorsQuery::read(asked, path)?)?;
+                let asked = own.asked(FunnelCorrelationActorsQuery::read(asked, path)?, path)?;
                 ActorsOf::Correlation(own, asked)
             }
             Self::Funnels(own) => {

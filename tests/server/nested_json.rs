@@ -165,16 +165,17 @@ fn what_is_taken_deep_is_read_again_and_what_is_deeper_is_told() {
 fn series_are_told_as_they_were_sent() {
     let server = TestServer::start();
     page_views(&server, &["a"]);
-    for sent in [thousand_levels(), json!({KEY: "not JSON"}), json!({KEY: 1, "b": [KEY]})] {
-        let series = json!([{"kind": "EventsNode", "event": "view", "math_property": sent}]);
+    // Filters in the oldest form, with names of properties.
+    for sent in [thousand_levels(), json!({KEY: "not JSON"}), json!({KEY: 1, "b": KEY})] {
+        let series = json!([{"kind": "EventsNode", "event": "view", "properties": sent}]);
         let query = json!({"kind": "TrendsQuery", "series": series});
         let answer = server.post("/api/projects/1/query/", &json!({"query": query}));
-        assert_eq!(told(&answer, 200)["results"][0]["action"]["math_property"], sent);
-        let events = json!([{"id": "view", "math_property": sent}]).to_string();
+        assert_eq!(told(&answer, 200)["results"][0]["action"]["properties"], sent);
+        let events = json!([{"id": "view", "properties": sent}]).to_string();
         for _ in ["computed", "kept"] {
             let older = server.post("/api/projects/1/insights/trend/", &json!({"events": events}));
             let action = &told(&older, 200)["result"][0]["action"];
-            assert_eq!(action["math_property"], sent);
+            assert_eq!(action["properties"], sent);
         }
     }
 }

@@ -143,10 +143,15 @@ fn other_kinds_are_refused_by_their_names() {
     }
     let visual = |source: Value| json!({"kind": "DataVisualizationNode", "source": source});
     refused(visual(json!({"query": "SELECT 1"})), "query", "an object with a kind");
-    for query in [json!(null), json!(7), json!(""), json!([])] {
+    for (query, words) in [
+        (json!(null), "required"),
+        (json!(""), "required"),
+        (json!(7), "a text"),
+        (json!([]), "a text"),
+    ] {
         let node = json!({"kind": "HogQLQuery", "query": query});
-        refused(node.clone(), "query__query", "required");
-        refused(visual(node), "query__query", "required");
+        refused(node.clone(), "query__query", words);
+        refused(visual(node), "query__query", words);
     }
     // What is wrong with the SQL is told as for a text.
     let (text, node) = (json!("SELECT nothing FROM events"), "SELECT nothing FROM events");

@@ -65,11 +65,11 @@ pub struct SeriesEntity {
     /// What is computed.
     pub math: String,
     /// As it was sent.
-    pub math_group_type_index: AsSent,
+    pub math_group_type_index: Option<usize>,
     /// As it was sent.
-    pub math_hogql: AsSent,
+    pub math_hogql: Option<String>,
     /// As it was sent.
-    pub math_property: AsSent,
+    pub math_property: Option<String>,
     /// The name of the events or the action.
     pub name: String,
     /// The number of the series in the query.

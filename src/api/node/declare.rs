@@ -102,6 +102,15 @@ macro_rules! node {
                     )?,)*
                 })
             }
+
+            fn add_to(&self, object: &mut serde_json::Map<String, serde_json::Value>) {
+                $(<$base as $crate::node::Node>::add_to(&self.base, object);)?
+                $($crate::node::add_field(
+                    object,
+                    $crate::json_name!($field $($json)?),
+                    &self.$field,
+                );)*
+            }
         }
 
         impl $crate::node::Content for $node {
@@ -113,6 +122,10 @@ macro_rules! node {
                 path: &str,
             ) -> Result<Self, $crate::node::NodeError> {
                 $crate::node::read(value, path)
+            }
+
+            fn write(&self) -> Option<serde_json::Value> {
+                $crate::node::write(self)
             }
         }
 
@@ -194,6 +207,10 @@ macro_rules! words {
             ) -> Result<Self, $crate::node::NodeError> {
                 let found = value.as_str().and_then(Self::of);
                 found.ok_or_else(|| $crate::node::NodeError::new(path, Self::expected()))
+            }
+
+            fn write(&self) -> Option<serde_json::Value> {
+                Some(self.name().into())
             }
         }
     )+ };

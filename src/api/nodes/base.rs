@@ -23,6 +23,10 @@ macro_rules! fixed {
             fn read(_: &Value, _: &str) -> Result<Self, NodeError> {
                 Ok(Self)
             }
+
+            fn write(&self) -> Option<Value> {
+                None
+            }
         }
 
         impl JsonSchema for $name {

@@ -47,6 +47,10 @@ impl Content for Properties {
     fn read(value: &Value, _: &str) -> Result<Self, NodeError> {
         Ok(Self(value.clone()))
     }
+
+    fn write(&self) -> Option<Value> {
+        self.0.write()
+    }
 }
 
 impl JsonSchema for Properties {

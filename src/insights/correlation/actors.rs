@@ -51,13 +51,21 @@ enum Subject {
 }
 
 impl Correlation {
-    /// Whom a `FunnelCorrelationActorsQuery` asks for whose source is this one. Filters of persons or groups become
+    /// Whom a `FunnelCorrelationActorsQuery` at `path` asks for whose source is this one. Filters of persons or groups become
     /// filters of the funnel.
     ///
     /// # Errors
     ///
     /// A field is malformed or absent.
-    pub fn asked(&mut self, sent: FunnelCorrelationActorsQuery) -> Result<Asked, NodeError> {
+    pub fn asked(
+        &mut self,
+        sent: FunnelCorrelationActorsQuery,
+        path: &str,
+    ) -> Result<Asked, NodeError> {
+        self.read(sent).map_err(|error| error.within(path))
+    }
+
+    fn read(&mut self, sent: FunnelCorrelationActorsQuery) -> Result<Asked, NodeError> {
         let is_converted = is_converted(sent.person_converted.as_ref())?;
         let subject = match &self.of {
             Of::Events(_) | Of::EventValues(..) => event_asked(sent.person_entity)?,
@@ -245,7 +253,7 @@ mod tests {
             });
             let mut correlation = Correlation::parse(&query).unwrap();
             let sent = parse::<FunnelCorrelationActorsQuery>(&asked);
-            let found = sent.and_then(|sent| correlation.asked(sent)).err();
+            let found = sent.and_then(|sent| correlation.asked(sent, "")).err();
             let found = found.map(|error| error.field);
             assert_eq!(found.as_deref(), field, "{asked}");
         }

@@ -7,6 +7,7 @@ use crate::state::filters::Filter;
 use crate::state::parameters::{Parameters, Printer, Wrong};
 use crate::state::range::Range;
 use crate::state::series::{Event, LETTERS, Series};
+use weir_api::nodes::insights::Display;
 
 /// Lengths of intervals.
 pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
@@ -26,16 +27,16 @@ pub const TRENDS_SHOWN: [&str; 10] = [
 ];
 
 /// The same as the API calls it; lines have no name.
-pub(super) const DISPLAYS: [(&str, &str); 9] = [
-    ("area", "ActionsAreaGraph"),
-    ("bars", "ActionsUnstackedBar"),
-    ("stacked", "ActionsBar"),
-    ("cumulative", "ActionsLineGraphCumulative"),
-    ("number", "BoldNumber"),
-    ("totals", "ActionsBarValue"),
-    ("pie", "ActionsPie"),
-    ("countries", "WorldMap"),
-    ("table", "ActionsTable"),
+pub(super) const DISPLAYS: [(&str, Display); 9] = [
+    ("area", Display::AreaGraph),
+    ("bars", Display::UnstackedBar),
+    ("stacked", Display::Bar),
+    ("cumulative", Display::Cumulative),
+    ("number", Display::BoldNumber),
+    ("totals", Display::BarValue),
+    ("pie", Display::Pie),
+    ("countries", Display::WorldMap),
+    ("table", Display::Table),
 ];
 
 /// What funnels are shown as; the first is meant without a word.

@@ -1,82 +1,116 @@
 //! The query of the API that asks the same: [`node`].
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::state::breakdown::Breakdown;
 use crate::state::exclusion::Exclusion;
 use crate::state::filters::Filter;
 use crate::state::insight::{DISPLAYS, Options, Question};
 use crate::state::series::{Event, Series};
+use weir_api::insights::series::Status;
+use weir_api::node::Node;
+use weir_api::nodes::base::{BreakdownFilter, BreakdownProperty, CompareFilter, Dates, Insight};
+use weir_api::nodes::filter::{Properties, PropertyFilter};
+use weir_api::nodes::insights::{
+    AttributionType, ComputedAs, CriteriaOperator, Display, FunnelOrderType, FunnelVizType,
+    FunnelsFilter, FunnelsQuery, LifecycleFilter, LifecycleQuery, RetentionFilter, RetentionQuery,
+    RetentionType, StickinessCriteria, StickinessFilter, StickinessQuery, TrendsFilter,
+    TrendsQuery, WindowUnit,
+};
+use weir_api::nodes::paths::{PathsFilter, PathsQuery};
+use weir_api::nodes::series as nodes;
+use weir_api::nodes::series::Entity;
 
 /// What an address has where it says nothing of the dates.
 const FROM: &str = "-7d";
 
-/// The query that `POST query/` answers.
+/// The query of the API.
 pub fn node(question: &Question) -> Value {
-    let mut node = Map::new();
-    let mut set = |name: &str, value: Value| {
-        if !value.is_null() {
-            node.insert(name.to_owned(), value);
-        }
-    };
-    set("kind", json!(question.kind().query()));
-    set("dateRange", range(question));
-    if !question.filters.is_empty() {
-        set("properties", properties(&question.filters));
-    }
-    if question.is_without_tests {
-        set("filterTestAccounts", json!(true));
-    }
-    set("aggregation_group_type_index", json!(question.group));
-    if !matches!(question.options, Options::Retention { .. } | Options::Paths { .. }) {
-        set("interval", json!(question.interval));
-        set("series", question.series.iter().map(series).collect());
-    }
     match &question.options {
-        Options::Trends { breakdown, compare, .. } => {
-            set("breakdownFilter", split(breakdown));
-            set("compareFilter", compared(compare.as_deref()));
-            set("trendsFilter", trends(&question.options));
+        Options::Trends { breakdown, compare, shown, formulas, smoothing } => TrendsQuery {
+            base: base(question),
+            series: all_series(question),
+            interval: interval(question),
+            trends_filter: TrendsFilter {
+                display: display(shown),
+                formulas: formulas.clone(),
+                smoothing_intervals: smoothing.map(usize::from),
+                ..TrendsFilter::default()
+            },
+            breakdown_filter: split(breakdown),
+            compare_filter: compared(compare.as_deref()),
         }
-        Options::Funnel { breakdown, .. } => {
-            set("breakdownFilter", split(breakdown));
-            set("funnelsFilter", funnel(question));
+        .query(),
+        Options::Funnel { .. } => funnel(question).query(),
+        Options::Retention { .. } => retention(question).query(),
+        Options::Paths { .. } => paths(question).query(),
+        Options::Lifecycle { only } => LifecycleQuery {
+            base: base(question),
+            series: all_series(question),
+            interval: interval(question),
+            lifecycle_filter: LifecycleFilter {
+                toggled: only.iter().filter_map(|name| Status::of(name)).collect(),
+            },
+            ..LifecycleQuery::default()
         }
-        Options::Retention { .. } => set("retentionFilter", retention(question)),
-        Options::Paths { .. } => set("pathsFilter", paths(&question.options)),
-        Options::Lifecycle { only } => {
-            if !only.is_empty() {
-                set("lifecycleFilter", json!({"toggledLifecycles": only}));
+        .query(),
+        Options::Stickiness { compare, interval_count, is_cumulative, criteria } => {
+            let criteria = criteria.map(|(operator, value)| StickinessCriteria {
+                operator: CriteriaOperator::of(operator),
+                value: usize::try_from(value).ok(),
+            });
+            StickinessQuery {
+                base: base(question),
+                series: all_series(question),
+                interval: interval(question),
+                interval_count: interval_count.map(usize::from),
+                stickiness_filter: StickinessFilter {
+                    computed_as: is_cumulative.then_some(ComputedAs::Cumulative),
+                    criteria,
+                },
+                compare_filter: compared(compare.as_deref()),
             }
-        }
-        Options::Stickiness { compare, interval_count, .. } => {
-            set("compareFilter", compared(compare.as_deref()));
-            set("intervalCount", json!(interval_count));
-            set("stickinessFilter", stickiness(&question.options));
+            .query()
         }
     }
-    Value::Object(node)
 }
 
-/// What is given of some fields; null if nothing is.
-fn given(fields: Value) -> Value {
-    let Value::Object(mut fields) = fields else { return fields };
-    fields.retain(|_, value| match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Array(list) => !list.is_empty(),
-        _ => true,
-    });
-    if fields.is_empty() { Value::Null } else { Value::Object(fields) }
-}
-
-fn range(question: &Question) -> Value {
+/// What all insights have.
+fn base(question: &Question) -> Insight {
     let range = &question.range;
     // The last intervals of a retention are as many as it has cells, unless it says from when on.
     let from = match question.options {
         Options::Retention { .. } => range.from.as_deref(),
         _ => Some(range.from.as_deref().unwrap_or(FROM)),
     };
-    given(json!({"date_from": from, "date_to": range.to}))
+    Insight {
+        date_range: Dates {
+            date_from: from.map(str::to_owned),
+            date_to: range.to.clone(),
+            explicit_date: false,
+        },
+        properties: given(&question.filters),
+        filter_test_accounts: question.is_without_tests,
+        aggregation_group_type_index: question.group.map(usize::from),
+        ..Insight::default()
+    }
+}
+
+fn interval(question: &Question) -> Option<String> {
+    question.interval.map(str::to_owned)
+}
+
+fn all_series(question: &Question) -> Vec<nodes::Series> {
+    question.series.iter().map(series).collect()
+}
+
+fn given(filters: &[Filter]) -> Option<Properties> {
+    (!filters.is_empty()).then(|| Properties(properties(filters)))
+}
+
+/// A word of the API unless it is the usual one.
+fn unless<T>(word: &str, usual: &str, of: impl Fn(&str) -> Option<T>) -> Option<T> {
+    Some(word).filter(|word| *word != usual).and_then(of)
 }
 
 /// Filters as the API has them.
@@ -96,10 +130,15 @@ fn property(filter: &Filter) -> Value {
         several => json!(several),
     };
     let (owner, group) = owner(filter.owner);
-    let operator = filter.operator;
-    given(json!({
-        "key": filter.key, "type": owner, "group_type_index": group, "operator": operator, "value": value,
-    }))
+    let filter = PropertyFilter {
+        key: Some(filter.key.clone()),
+        kind: Some(owner.to_owned()),
+        group_type_index: group.map(usize::from),
+        operator: Some(filter.operator.to_owned()),
+        value: Some(value),
+        ..PropertyFilter::default()
+    };
+    filter.query()
 }
 
 /// The type of an owner in the API, and the index of a group type.
@@ -110,139 +149,136 @@ fn owner(owner: &'static str) -> (&'static str, Option<u8>) {
     }
 }
 
-fn entity(series: &Series) -> Map<String, Value> {
-    let mut node = Map::new();
-    let mut set = |name: &str, value: Value| {
-        node.insert(name.to_owned(), value);
+fn entity(event: &Event, filters: &[Filter]) -> Entity {
+    let (kind, id, event) = match event {
+        Event::All => ("EventsNode", None, None),
+        Event::Named(name) => ("EventsNode", None, Some(name.clone())),
+        Event::Action(id) => ("ActionsNode", Some(json!(id)), None),
     };
-    match &series.event {
-        Event::All => {
-            set("kind", json!("EventsNode"));
-            set("event", Value::Null);
-        }
-        Event::Named(name) => {
-            set("kind", json!("EventsNode"));
-            set("event", json!(name));
-        }
-        Event::Action(id) => {
-            set("kind", json!("ActionsNode"));
-            set("id", json!(id));
-        }
+    Entity {
+        kind: Some(kind.to_owned()),
+        id,
+        event,
+        properties: given(filters),
+        ..Entity::default()
     }
-    if let Some(name) = &series.name {
-        set("custom_name", json!(name));
-    }
-    if !series.filters.is_empty() {
-        set("properties", properties(&series.filters));
-    }
-    node
 }
 
-fn series(series: &Series) -> Value {
-    let mut node = entity(series);
-    if series.math != "total" {
-        node.insert("math".to_owned(), json!(series.math));
+fn series(series: &Series) -> nodes::Series {
+    nodes::Series {
+        base: Entity { custom_name: series.name.clone(), ..entity(&series.event, &series.filters) },
+        math: Some(series.math).filter(|math| *math != "total").map(str::to_owned),
+        math_property: series.math_property.clone(),
+        math_group_type_index: series.math_group.map(usize::from),
+        optional_in_funnel: series.is_optional,
+        ..nodes::Series::default()
     }
-    if let Some(property) = &series.math_property {
-        node.insert("math_property".to_owned(), json!(property));
-    }
-    if let Some(group) = series.math_group {
-        node.insert("math_group_type_index".to_owned(), json!(group));
-    }
-    if series.is_optional {
-        node.insert("optionalInFunnel".to_owned(), json!(true));
-    }
-    Value::Object(node)
 }
 
 /// An event of a retention, in the form that only retention has.
-fn target(series: &Series) -> Value {
-    let mut node = entity(series);
-    node.remove("kind");
-    let event = node.remove("event");
+fn target(series: &Series) -> Entity {
     let (kind, id) = match &series.event {
-        Event::Action(id) => ("actions", json!(id)),
-        Event::All | Event::Named(_) => ("events", event.unwrap_or_default()),
+        Event::All => ("events", None),
+        Event::Named(name) => ("events", Some(json!(name))),
+        Event::Action(id) => ("actions", Some(json!(id))),
     };
-    node.insert("type".to_owned(), json!(kind));
-    node.insert("id".to_owned(), id);
-    Value::Object(node)
+    Entity {
+        kind_of_older: Some(kind.to_owned()),
+        id,
+        custom_name: series.name.clone(),
+        properties: given(&series.filters),
+        ..Entity::default()
+    }
 }
 
-fn split(breakdown: &Breakdown) -> Value {
+fn split(breakdown: &Breakdown) -> BreakdownFilter {
     if breakdown.keys.is_empty() {
-        return Value::Null;
+        return BreakdownFilter::default();
     }
-    let (limit, is_other_hidden) = (breakdown.limit, breakdown.is_other_hidden);
-    let mut node = given(
-        json!({"breakdown_limit": limit, "breakdown_hide_other_aggregation": is_other_hidden}),
-    );
-    let mut set = |name: &str, value: Value| match &mut node {
-        Value::Object(fields) => _ = fields.insert(name.to_owned(), value),
-        other => *other = json!({name: value}),
+    let common = BreakdownFilter {
+        breakdown_limit: breakdown.limit.map(usize::from),
+        breakdown_hide_other_aggregation: breakdown.is_other_hidden,
+        ..BreakdownFilter::default()
     };
     if breakdown.is_by_cohorts() {
         let id = |(_, key): &(&str, String)| match key.parse::<u32>() {
             Ok(id) => json!(id),
             Err(_) => json!(key),
         };
-        set("breakdown_type", json!("cohort"));
-        set("breakdown", breakdown.keys.iter().map(id).collect());
-        return node;
+        return BreakdownFilter {
+            breakdown_type: Some("cohort".to_owned()),
+            breakdown: Some(breakdown.keys.iter().map(id).collect()),
+            ..common
+        };
     }
     let one = |(name, key): &(&'static str, String)| {
         let (owner, group) = owner(name);
-        given(json!({"property": key, "type": owner, "group_type_index": group}))
+        BreakdownProperty {
+            property: Some(key.clone()),
+            kind: Some(owner.to_owned()),
+            group_type_index: group.map(usize::from),
+            ..BreakdownProperty::default()
+        }
     };
-    set("breakdowns", breakdown.keys.iter().map(one).collect());
-    node
+    BreakdownFilter { breakdowns: breakdown.keys.iter().map(one).collect(), ..common }
 }
 
-fn compared(compare: Option<&str>) -> Value {
-    match compare {
-        None => Value::Null,
-        Some("previous") => json!({"compare": true}),
-        Some(duration) => json!({"compare": true, "compare_to": duration}),
+fn compared(compare: Option<&str>) -> CompareFilter {
+    CompareFilter {
+        compare: compare.is_some(),
+        compare_to: compare.filter(|before| *before != "previous").map(str::to_owned),
     }
 }
 
-fn trends(options: &Options) -> Value {
-    let Options::Trends { shown, formulas, smoothing, .. } = options else { return Value::Null };
-    let display = DISPLAYS.iter().find(|(own, _)| own == shown).map(|(_, name)| name);
-    given(json!({"display": display, "formulas": formulas, "smoothingIntervals": smoothing}))
+/// How trends are drawn, by the word of an address; lines have none.
+fn display(shown: &str) -> Option<Display> {
+    DISPLAYS.iter().find(|(own, _)| *own == shown).map(|(_, display)| *display)
 }
 
-fn funnel(question: &Question) -> Value {
-    let Options::Funnel { attribution, shown, order, window, window_unit, exclusions, .. } =
+/// The query of a funnel.
+pub(super) fn funnel(question: &Question) -> FunnelsQuery {
+    let common = FunnelsQuery {
+        base: base(question),
+        series: all_series(question),
+        interval: interval(question),
+        ..FunnelsQuery::default()
+    };
+    let Options::Funnel { breakdown, attribution, shown, order, window, window_unit, exclusions } =
         &question.options
     else {
-        return Value::Null;
+        return common;
     };
     let last = question.series.len().saturating_sub(1);
-    let exclusions: Vec<Value> = exclusions.iter().map(|own| excluded(own, last)).collect();
-    let unless = |word: &str, usual: &str| (word != usual).then(|| word.to_owned());
-    given(json!({
-        "funnelVizType": unless(shown, "steps"), "funnelOrderType": unless(order, "ordered"),
-        "breakdownAttributionType": unless(attribution, "first_touch"),
-        "funnelWindowInterval": window, "funnelWindowIntervalUnit": unless(window_unit, "day"),
-        "exclusions": exclusions,
-    }))
+    FunnelsQuery {
+        funnels_filter: FunnelsFilter {
+            viz_type: unless(shown, "steps", FunnelVizType::of),
+            order_type: unless(order, "ordered", FunnelOrderType::of),
+            breakdown_attribution_type: unless(attribution, "first_touch", AttributionType::of),
+            window_interval: window.and_then(|window| usize::try_from(window).ok()),
+            window_interval_unit: unless(window_unit, "day", WindowUnit::of),
+            exclusions: exclusions.iter().map(|own| excluded(own, last)).collect(),
+            ..FunnelsFilter::default()
+        },
+        breakdown_filter: split(breakdown),
+        ..common
+    }
 }
 
 /// An exclusion; `last` is the number of the last step, from 0, as the API counts them.
-fn excluded(own: &Exclusion, last: usize) -> Value {
-    let series = Series { filters: own.filters.clone(), ..Series::of(own.event.clone()) };
-    let mut node = entity(&series);
+fn excluded(own: &Exclusion, last: usize) -> nodes::Exclusion {
     let step = |step: u16| usize::from(step).saturating_sub(1);
-    node.insert("funnelFromStep".to_owned(), json!(own.from.map_or(0, step)));
-    node.insert("funnelToStep".to_owned(), json!(own.to.map_or(last, step)));
-    Value::Object(node)
+    nodes::Exclusion {
+        base: entity(&own.event, &own.filters),
+        from_step: Some(own.from.map_or(0, step)),
+        to_step: Some(own.to.map_or(last, step)),
+    }
 }
 
-fn retention(question: &Question) -> Value {
+fn retention(question: &Question) -> RetentionQuery {
+    let common = RetentionQuery { base: base(question), ..RetentionQuery::default() };
     let Options::Retention { type_, intervals, is_cumulative, occurrences, .. } = &question.options
     else {
-        return Value::Null;
+        return common;
     };
     let period = question.interval.map(|interval| {
         let (first, rest) = interval.split_at_checked(1).unwrap_or((interval, ""));
@@ -251,29 +287,43 @@ fn retention(question: &Question) -> Value {
     let mut events = question.series.iter();
     let target_entity = events.next().map(target);
     // Without another event one comes back with the same.
-    let returning = events.next().map(target).or_else(|| target_entity.clone());
-    let kind = (*type_ != "recurring").then(|| format!("retention_{type_}"));
-    given(json!({
-        "period": period, "totalIntervals": intervals, "retentionType": kind, "cumulative": is_cumulative,
-        "minimumOccurrences": occurrences, "targetEntity": target_entity, "returningEntity": returning,
-    }))
+    let returning_entity = events.next().map(target).or_else(|| target_entity.clone());
+    let of_type = |type_: &str| RetentionType::of(&format!("retention_{type_}"));
+    RetentionQuery {
+        retention_filter: RetentionFilter {
+            period,
+            total_intervals: intervals.map(usize::from),
+            retention_type: unless(type_, "recurring", of_type),
+            cumulative: *is_cumulative,
+            minimum_occurrences: occurrences.and_then(|own| usize::try_from(own).ok()),
+            target_entity,
+            returning_entity,
+            ..RetentionFilter::default()
+        },
+        ..common
+    }
 }
 
-fn paths(options: &Options) -> Value {
-    let Options::Paths { include, start, end, steps, edges, least, groupings, exclude } = options
+/// The query of paths.
+pub(super) fn paths(question: &Question) -> PathsQuery {
+    let common = PathsQuery { base: base(question), ..PathsQuery::default() };
+    let Options::Paths { include, start, end, steps, edges, least, groupings, exclude } =
+        &question.options
     else {
-        return Value::Null;
+        return common;
     };
-    given(json!({
-        "includeEventTypes": include, "startPoint": start, "endPoint": end, "stepLimit": steps,
-        "edgeLimit": edges, "minEdgeWeight": least, "pathGroupings": groupings, "excludeEvents": exclude,
-    }))
-}
-
-fn stickiness(options: &Options) -> Value {
-    let Options::Stickiness { is_cumulative, criteria, .. } = options else { return Value::Null };
-    let criteria = criteria.map(|(operator, value)| json!({"operator": operator, "value": value}));
-    given(
-        json!({"computedAs": is_cumulative.then_some("cumulative"), "stickinessCriteria": criteria}),
-    )
+    PathsQuery {
+        paths_filter: PathsFilter {
+            include_event_types: include.iter().map(|&own| own.to_owned()).collect(),
+            start_point: start.clone(),
+            end_point: end.clone(),
+            step_limit: steps.map(usize::from),
+            edge_limit: edges.map(usize::from),
+            min_edge_weight: least.and_then(|least| usize::try_from(least).ok()),
+            path_groupings: groupings.clone(),
+            exclude_events: exclude.clone(),
+            ..PathsFilter::default()
+        },
+        ..common
+    }
 }

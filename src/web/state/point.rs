@@ -1,10 +1,13 @@
 //! A mark of a chart, for the persons behind it: [`Point`], in an address as `point.day`, `point.series` and so on.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::state::insight::{Kind, Options, Question};
-use crate::state::node::node;
+use crate::state::node::{funnel, node, paths};
 use crate::state::parameters::{Parameters, Printer, Wrong};
+use weir_api::insights::series::Status;
+use weir_api::node::{AnyNode, Node};
+use weir_api::nodes::actors::{FunnelsActorsQuery, InsightActorsQuery};
 
 /// What all parameters of a mark begin with.
 pub const PREFIX: &str = "point.";
@@ -128,72 +131,52 @@ impl Point {
 
     /// The query that asks for the persons behind it.
     pub fn node(&self, question: &Question) -> Value {
-        let mut source = node(question);
-        let mut fields = Map::new();
-        let mut set = |name: &str, value: Value| {
-            if !value.is_null() {
-                fields.insert(name.to_owned(), value);
-            }
-        };
-        let kind = match &question.options {
+        match &question.options {
             Options::Funnel { shown, .. } => {
-                if *shown == "trends" {
-                    set("funnelTrendsEntrancePeriodStart", json!(self.day));
-                    set("funnelTrendsDropOff", json!(self.is_drop_off));
-                } else {
-                    set("funnelStep", json!(self.step));
+                let is_trend = *shown == "trends";
+                let value = Some(&self.value).filter(|value| !value.is_empty());
+                FunnelsActorsQuery {
+                    source: Some(funnel(question)),
+                    funnel_step: self.step.map(i64::from).filter(|_| !is_trend),
+                    funnel_step_breakdown: value.map(|value| json!(value)),
+                    funnel_trends_drop_off: is_trend.then_some(self.is_drop_off),
+                    funnel_trends_entrance_period_start: self.day.clone().filter(|_| is_trend),
+                    ..FunnelsActorsQuery::default()
                 }
-                if !self.value.is_empty() {
-                    set("funnelStepBreakdown", json!(self.value));
-                }
-                "FunnelsActorsQuery"
+                .query()
             }
             Options::Paths { .. } => {
-                self.add_keys(&mut source);
-                "InsightActorsQuery"
+                let mut source = paths(question);
+                source.paths_filter.path_start_key = self.start.clone();
+                source.paths_filter.path_end_key = self.end.clone();
+                source.paths_filter.path_dropoff_key = self.dropoff.clone();
+                let source = Some(AnyNode(source.query()));
+                InsightActorsQuery { source, ..InsightActorsQuery::default() }.query()
             }
-            options => {
-                set("series", json!(self.series));
-                set("day", json!(self.day));
-                set("interval", json!(self.row));
-                set("status", json!(self.status));
-                set("breakdown", self.breakdown(options));
-                if self.is_previous {
-                    set("compare", json!("previous"));
-                }
-                "InsightActorsQuery"
+            options => InsightActorsQuery {
+                source: Some(AnyNode(node(question))),
+                series: self.series.map(usize::from),
+                day: self.day.as_ref().map(|day| json!(day)),
+                interval: self.row.map(usize::from),
+                status: self.status.as_deref().and_then(Status::of),
+                breakdown: self.breakdown(options),
+                compare: self.is_previous.then(|| "previous".to_owned()),
+                ..InsightActorsQuery::default()
             }
-        };
-        set("kind", json!(kind));
-        set("source", source);
-        Value::Object(fields)
-    }
-
-    /// The value of a trend's breakdown; cohorts are numbers.
-    fn breakdown(&self, options: &Options) -> Value {
-        let Options::Trends { breakdown, .. } = options else { return Value::Null };
-        match self.value.as_slice() {
-            [] => Value::Null,
-            [one] if breakdown.is_by_cohorts() => {
-                one.parse::<u32>().map_or_else(|_| json!(one), |id| json!(id))
-            }
-            [one] => json!(one),
-            several => json!(several),
+            .query(),
         }
     }
 
-    fn add_keys(&self, source: &mut Value) {
-        let Value::Object(source) = source else { return };
-        let filter = source.entry("pathsFilter").or_insert_with(|| json!({}));
-        let Value::Object(filter) = filter else { return };
-        for (name, key) in [
-            ("pathStartKey", &self.start),
-            ("pathEndKey", &self.end),
-            ("pathDropoffKey", &self.dropoff),
-        ] {
-            if let Some(key) = key {
-                filter.insert(name.to_owned(), json!(key));
+    /// The value of a trend's breakdown; cohorts are numbers.
+    fn breakdown(&self, options: &Options) -> Option<Value> {
+        let Options::Trends { breakdown, .. } = options else { return None };
+        match self.value.as_slice() {
+            [] => None,
+            [one] if breakdown.is_by_cohorts() => {
+                Some(one.parse::<u32>().map_or_else(|_| json!(one), |id| json!(id)))
             }
+            [one] => Some(json!(one)),
+            several => Some(json!(several)),
         }
     }
 }

@@ -8,6 +8,18 @@ use crate::state::insight::{DISPLAYS, Kind, Question};
 use crate::state::node::node;
 use crate::state::parameters::{Parameters, Printer};
 use crate::state::series::{Event, LETTERS};
+use weir_api::insights::series::Status;
+use weir_api::node::{Content, NodeError};
+use weir_api::nodes::base::{BreakdownFilter, CompareFilter, Insight};
+use weir_api::nodes::filter::{Properties, PropertyFilter};
+use weir_api::nodes::insights::{
+    AttributionType, ComputedAs, CriteriaOperator, Display, FunnelOrderType, FunnelVizType,
+    FunnelsQuery, LifecycleQuery, RetentionQuery, RetentionType, StickinessCriteria,
+    StickinessQuery, TrendsFilter, TrendsQuery, WindowUnit,
+};
+use weir_api::nodes::paths::PathsQuery;
+use weir_api::nodes::series as nodes;
+use weir_api::nodes::series::{Entity, Exclusion};
 use weir_wire::query_node::unwrapped;
 
 /// Most parameters of a query that an address cannot say and a sketch leaves out.
@@ -37,7 +49,7 @@ pub fn question(query: &Value) -> Option<Question> {
     let kind = Kind::ALL.into_iter().find(|kind| kind.query() == name)?;
     let query = in_lists(query.clone());
     let mut printer = Printer::default();
-    add(&mut printer, &query, kind);
+    add(&mut printer, &query, kind).ok()?;
     let question = Question::parse(kind, &printer.finish()).ok()?;
     (plain(&node(&question)) == plain(&query)).then_some(question)
 }
@@ -66,7 +78,9 @@ pub fn sketch(query: &Value) -> Option<Question> {
     let mut query = in_lists(query.clone());
     remove_filters(&mut query);
     let mut printer = Printer::default();
-    add(&mut printer, &query, kind);
+    if add(&mut printer, &query, kind).is_err() {
+        return Some(Question::new(kind));
+    }
     let Ok(mut parameters) = Parameters::parse(&printer.finish()) else {
         return Some(Question::new(kind));
     };
@@ -170,9 +184,161 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// A scalar as it stands in an address; anything else is not said.
-fn text(value: Option<&Value>) -> Option<String> {
-    match value? {
+/// Adds what a query says. What is lost shows when the question is compared with it.
+///
+/// # Errors
+///
+/// A field has another type.
+fn add(printer: &mut Printer, query: &Value, kind: Kind) -> Result<(), NodeError> {
+    match kind {
+        Kind::Trends => {
+            let own = TrendsQuery::read(query, "")?;
+            base(printer, &own.base);
+            all_series(printer, &own.series);
+            printer.add("interval", own.interval);
+            let TrendsFilter { display, formulas, smoothing_intervals, .. } = own.trends_filter;
+            printer.add_all("formula", &formulas);
+            printer.add("smoothing", smoothing_intervals);
+            // Another name of the same.
+            let display =
+                if display == Some(Display::StackedBar) { Some(Display::Bar) } else { display };
+            let shown = DISPLAYS.iter().find(|(_, own)| Some(*own) == display);
+            printer.add("show", shown.map(|(shown, _)| shown));
+            compared(printer, own.compare_filter);
+            breakdown(printer, own.breakdown_filter);
+        }
+        Kind::Funnel => {
+            let own = FunnelsQuery::read(query, "")?;
+            base(printer, &own.base);
+            all_series(printer, &own.series);
+            printer.add("interval", own.interval);
+            let options = own.funnels_filter;
+            printer.add("show", options.viz_type.map(FunnelVizType::name));
+            printer.add("order", options.order_type.map(FunnelOrderType::name));
+            let attribution = options.breakdown_attribution_type;
+            printer.add("attribution", attribution.map(AttributionType::name));
+            printer.add("window", options.window_interval);
+            printer.add("window.unit", options.window_interval_unit.map(WindowUnit::name));
+            breakdown(printer, own.breakdown_filter);
+            for (own, number) in options.exclusions.iter().zip(1..) {
+                exclusion(printer, own, &format!("not{number}"));
+            }
+        }
+        Kind::Retention => retention(printer, RetentionQuery::read(query, "")?),
+        Kind::Paths => paths(printer, PathsQuery::read(query, "")?),
+        Kind::Lifecycle => {
+            let own = LifecycleQuery::read(query, "")?;
+            base(printer, &own.base);
+            all_series(printer, &own.series);
+            printer.add("interval", own.interval);
+            let only: Vec<&str> =
+                own.lifecycle_filter.toggled.into_iter().map(Status::name).collect();
+            printer.add_all("only", &only);
+        }
+        Kind::Stickiness => stickiness(printer, StickinessQuery::read(query, "")?),
+    }
+    Ok(())
+}
+
+fn retention(printer: &mut Printer, own: RetentionQuery) {
+    base(printer, &own.base);
+    let options = own.retention_filter;
+    for (own, letter) in [(options.target_entity, "a"), (options.returning_entity, "b")] {
+        if let Some(own) = own {
+            entity(printer, &own, letter);
+        }
+    }
+    printer.add("interval", options.period.map(|own| own.to_lowercase()));
+    let type_ = options.retention_type.map(RetentionType::name);
+    printer.add("type", type_.map(|own| own.trim_start_matches("retention_")));
+    printer.add("intervals", options.total_intervals);
+    printer.truth("cumulative", options.cumulative);
+    printer.add("occurrences", options.minimum_occurrences);
+}
+
+fn stickiness(printer: &mut Printer, own: StickinessQuery) {
+    base(printer, &own.base);
+    all_series(printer, &own.series);
+    printer.add("interval", own.interval);
+    printer.add("interval.count", own.interval_count);
+    let options = own.stickiness_filter;
+    printer.truth("cumulative", options.computed_as == Some(ComputedAs::Cumulative));
+    if let Some(StickinessCriteria { operator, value }) = options.criteria {
+        printer.add("criteria", operator.map(CriteriaOperator::name));
+        printer.add("criteria.value", value);
+    }
+    compared(printer, own.compare_filter);
+}
+
+fn paths(printer: &mut Printer, own: PathsQuery) {
+    base(printer, &own.base);
+    let options = own.paths_filter;
+    printer.add_all("include", &options.include_event_types);
+    printer.add("start", options.start_point);
+    printer.add("end", options.end_point);
+    printer.add("steps", options.step_limit);
+    printer.add("edges", options.edge_limit);
+    printer.add("least", options.min_edge_weight);
+    printer.add_all("pattern", &options.path_groupings);
+    printer.add_all("exclude", &options.exclude_events);
+}
+
+/// What all insights have.
+fn base(printer: &mut Printer, own: &Insight) {
+    printer.add("from", own.date_range.date_from.as_ref());
+    printer.add("to", own.date_range.date_to.as_ref());
+    printer.add("group", own.aggregation_group_type_index);
+    printer.truth("without_tests", own.filter_test_accounts);
+    filters(printer, own.properties.as_ref(), "");
+}
+
+fn all_series(printer: &mut Printer, series: &[nodes::Series]) {
+    for (own, letter) in series.iter().zip(LETTERS) {
+        entity(printer, &own.base, letter);
+        let name = |field: &str| format!("{letter}.{field}");
+        printer.add(&name("math"), own.math.as_ref());
+        printer.add(&name("property"), own.math_property.as_ref());
+        printer.add(&name("group"), own.math_group_type_index);
+        printer.truth(&name("optional"), own.optional_in_funnel);
+    }
+}
+
+fn entity(printer: &mut Printer, own: &Entity, letter: &str) {
+    printer.add(letter, Some(event(own).text()));
+    printer.add(&format!("{letter}.name"), own.custom_name.as_ref());
+    filters(printer, own.properties.as_ref(), &format!("{letter}."));
+}
+
+/// An exclusion of a funnel. Addresses count steps from 1.
+fn exclusion(printer: &mut Printer, own: &Exclusion, name: &str) {
+    let step = |step: Option<usize>| step.and_then(|step| step.checked_add(1));
+    printer.add(name, Some(event(&own.base).text()));
+    printer.add(&format!("{name}.from"), step(own.from_step));
+    printer.add(&format!("{name}.to"), step(own.to_step));
+    filters(printer, own.base.properties.as_ref(), &format!("{name}."));
+}
+
+/// The event of a series.
+fn event(own: &Entity) -> Event {
+    let id = own.id.as_ref();
+    let number = id.and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+    match (number, own.event.as_deref().or_else(|| id.and_then(Value::as_str))) {
+        (Some(id), _) => Event::Action(id),
+        (None, Some(name)) => Event::Named(name.to_owned()),
+        (None, None) => Event::All,
+    }
+}
+
+fn compared(printer: &mut Printer, own: CompareFilter) {
+    if own.compare {
+        let before = own.compare_to.unwrap_or_else(|| "previous".to_owned());
+        printer.add("compare", Some(before));
+    }
+}
+
+/// A scalar as an address has it; `None` of anything else.
+fn text(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(true) => Some("1".to_owned()),
@@ -182,207 +348,51 @@ fn text(value: Option<&Value>) -> Option<String> {
 
 fn texts(value: Option<&Value>) -> Vec<String> {
     match value {
-        Some(Value::Array(list)) => list.iter().filter_map(|own| text(Some(own))).collect(),
-        one => text(one).into_iter().collect(),
+        Some(Value::Array(list)) => list.iter().filter_map(text).collect(),
+        one => one.and_then(text).into_iter().collect(),
     }
 }
 
-/// Adds what a query says. What is lost shows when the question is compared with it.
-fn add(printer: &mut Printer, query: &Value, kind: Kind) {
-    let of = |path: &[&str]| path.iter().try_fold(query, |value, name| value.get(name));
-    for (name, path) in [
-        ("from", &["dateRange", "date_from"][..]),
-        ("to", &["dateRange", "date_to"]),
-        ("group", &["aggregation_group_type_index"]),
-        ("without_tests", &["filterTestAccounts"]),
-    ] {
-        printer.add(name, text(of(path)));
-    }
-    filters(printer, query.get("properties"), "");
-    let series = query.get("series").and_then(Value::as_array).map(Vec::as_slice);
-    for (own, letter) in series.unwrap_or_default().iter().zip(LETTERS) {
-        entity(printer, own, letter);
-    }
-    match kind {
-        Kind::Retention => {
-            let filter = query.get("retentionFilter");
-            for (name, letter) in [("targetEntity", "a"), ("returningEntity", "b")] {
-                if let Some(own) = filter.and_then(|filter| filter.get(name)) {
-                    entity(printer, own, letter);
-                }
-            }
-            printer.add(
-                "interval",
-                text(of(&["retentionFilter", "period"])).map(|own| own.to_lowercase()),
-            );
-            let type_ = text(of(&["retentionFilter", "retentionType"]));
-            printer.add("type", type_.map(|own| own.trim_start_matches("retention_").to_owned()));
-        }
-        Kind::Paths => {}
-        _ => printer.add("interval", text(query.get("interval"))),
-    }
-    options(printer, query, kind);
-}
-
-/// The fields of the options of each kind, and the parameters that mean the same.
-fn options(printer: &mut Printer, query: &Value, kind: Kind) {
-    let (filter, names): (&str, &[(&str, &str)]) = match kind {
-        Kind::Trends => {
-            ("trendsFilter", &[("formulas", "formula"), ("smoothingIntervals", "smoothing")])
-        }
-        Kind::Funnel => (
-            "funnelsFilter",
-            &[
-                ("funnelVizType", "show"),
-                ("funnelOrderType", "order"),
-                ("breakdownAttributionType", "attribution"),
-                ("funnelWindowInterval", "window"),
-                ("funnelWindowIntervalUnit", "window.unit"),
-            ],
-        ),
-        Kind::Retention => (
-            "retentionFilter",
-            &[
-                ("totalIntervals", "intervals"),
-                ("cumulative", "cumulative"),
-                ("minimumOccurrences", "occurrences"),
-            ],
-        ),
-        Kind::Paths => (
-            "pathsFilter",
-            &[
-                ("includeEventTypes", "include"),
-                ("startPoint", "start"),
-                ("endPoint", "end"),
-                ("stepLimit", "steps"),
-                ("edgeLimit", "edges"),
-                ("minEdgeWeight", "least"),
-                ("pathGroupings", "pattern"),
-                ("excludeEvents", "exclude"),
-            ],
-        ),
-        Kind::Lifecycle => ("lifecycleFilter", &[("toggledLifecycles", "only")]),
-        Kind::Stickiness => ("stickinessFilter", &[]),
-    };
-    let filter = query.get(filter);
-    for (field, name) in names {
-        printer.add_all(name, &texts(filter.and_then(|filter| filter.get(field))));
-    }
-    let of = |path: &[&str]| path.iter().try_fold(query, |value, name| value.get(name));
-    if kind == Kind::Trends {
-        let display = text(of(&["trendsFilter", "display"]));
-        let own = DISPLAYS.iter().find(|(_, name)| Some(*name) == display.as_deref());
-        let shown = match display.as_deref() {
-            // Another name of the same.
-            Some("ActionsStackedBar") => Some("stacked"),
-            _ => own.map(|(shown, _)| *shown),
-        };
-        printer.add("show", shown);
-    }
-    if matches!(kind, Kind::Trends | Kind::Stickiness)
-        && of(&["compareFilter", "compare"]) == Some(&Value::Bool(true))
-    {
-        let before = text(of(&["compareFilter", "compare_to"]));
-        printer.add("compare", Some(before.unwrap_or_else(|| "previous".to_owned())));
-    }
-    if matches!(kind, Kind::Trends | Kind::Funnel) {
-        breakdown(printer, query.get("breakdownFilter"));
-    }
-    if kind == Kind::Funnel {
-        let list = of(&["funnelsFilter", "exclusions"]).and_then(Value::as_array);
-        for (own, number) in list.map(Vec::as_slice).unwrap_or_default().iter().zip(1..) {
-            exclusion(printer, own, &format!("not{number}"));
-        }
-    }
-    if kind == Kind::Stickiness {
-        printer.add("interval.count", text(query.get("intervalCount")));
-        let computed = text(of(&["stickinessFilter", "computedAs"]));
-        printer.truth("cumulative", computed.as_deref() == Some("cumulative"));
-        let criteria = of(&["stickinessFilter", "stickinessCriteria"]);
-        printer.add("criteria", text(criteria.and_then(|own| own.get("operator"))));
-        printer.add("criteria.value", text(criteria.and_then(|own| own.get("value"))));
-    }
-}
-
-fn entity(printer: &mut Printer, own: &Value, letter: &str) {
-    let of = |name: &str| text(own.get(name));
-    printer.add(letter, Some(event(own).text()));
-    for (field, name) in [
-        ("custom_name", "name"),
-        ("math", "math"),
-        ("math_property", "property"),
-        ("math_group_type_index", "group"),
-    ] {
-        printer.add(&format!("{letter}.{name}"), of(field));
-    }
-    let is_optional = own.get("optionalInFunnel") == Some(&Value::Bool(true));
-    printer.truth(&format!("{letter}.optional"), is_optional);
-    filters(printer, own.get("properties"), &format!("{letter}."));
-}
-
-/// An exclusion of a funnel. Addresses count steps from 1.
-fn exclusion(printer: &mut Printer, own: &Value, name: &str) {
-    let step = |name: &str| own.get(name).and_then(Value::as_u64)?.checked_add(1);
-    printer.add(name, Some(event(own).text()));
-    printer.add(&format!("{name}.from"), step("funnelFromStep"));
-    printer.add(&format!("{name}.to"), step("funnelToStep"));
-    filters(printer, own.get("properties"), &format!("{name}."));
-}
-
-/// The event of a series.
-fn event(own: &Value) -> Event {
-    let of = |name: &str| text(own.get(name));
-    let id = own.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
-    match (id, of("event").or_else(|| of("id"))) {
-        (Some(id), _) => Event::Action(id),
-        (None, Some(name)) => Event::Named(name),
-        (None, None) => Event::All,
-    }
-}
-
-fn filters(printer: &mut Printer, sent: Option<&Value>, prefix: &str) {
-    let list = sent.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for (filter, number) in list.iter().zip(1..) {
+fn filters(printer: &mut Printer, sent: Option<&Properties>, prefix: &str) {
+    let list = sent.and_then(|Properties(own)| own.as_array());
+    for (filter, number) in list.map(Vec::as_slice).unwrap_or_default().iter().zip(1..) {
+        let Ok(filter) = PropertyFilter::read(filter, "") else { continue };
         let name = |field: &str| format!("{prefix}f{number}.{field}");
-        let owner = owner(filter);
+        let owner = owner(filter.kind.as_deref(), filter.group_type_index);
         if owner.as_deref() == Some("cohort") {
             printer.add(&name("of"), owner);
-            printer.add(&name("key"), text(filter.get("value")));
-            let operator = text(filter.get("operator"));
-            printer.add(&name("op"), operator.filter(|operator| operator == "not_in"));
+            printer.add(&name("key"), filter.value.as_ref().and_then(text));
+            printer.add(&name("op"), filter.operator.filter(|operator| operator == "not_in"));
             continue;
         }
         printer.add(&name("of"), owner);
-        printer.add(&name("key"), text(filter.get("key")));
-        printer.add(&name("op"), text(filter.get("operator")));
-        printer.add_all(&name("value"), &texts(filter.get("value")));
+        printer.add(&name("key"), filter.key);
+        printer.add(&name("op"), filter.operator);
+        printer.add_all(&name("value"), &texts(filter.value.as_ref()));
     }
 }
 
-/// Whose property a filter or a breakdown is of, as an address says it.
-fn owner(own: &Value) -> Option<String> {
-    let kind = text(own.get("type"))?;
-    match kind.as_str() {
-        "group" => Some(format!("group{}", text(own.get("group_type_index"))?)),
-        _ => Some(kind),
+/// Whose property a filter or a breakdown is of, as an address has it.
+fn owner(kind: Option<&str>, group: Option<usize>) -> Option<String> {
+    match kind? {
+        "group" => Some(format!("group{}", group?)),
+        kind => Some(kind.to_owned()),
     }
 }
 
-fn breakdown(printer: &mut Printer, filter: Option<&Value>) {
-    let Some(filter) = filter else { return };
-    printer.add("by.limit", text(filter.get("breakdown_limit")));
-    printer.add("by.hide_other", text(filter.get("breakdown_hide_other_aggregation")));
-    let cohorts = match filter.get("breakdown_type").and_then(Value::as_str) {
-        Some("cohort") => texts(filter.get("breakdown")),
+fn breakdown(printer: &mut Printer, filter: BreakdownFilter) {
+    printer.add("by.limit", filter.breakdown_limit);
+    printer.truth("by.hide_other", filter.breakdown_hide_other_aggregation);
+    let cohorts = match filter.breakdown_type.as_deref() {
+        Some("cohort") => texts(filter.breakdown.as_ref()),
         _ => Vec::new(),
     };
     for (cohort, number) in cohorts.into_iter().zip(1..) {
         printer.add(&format!("by{number}.of"), Some("cohort"));
         printer.add(&format!("by{number}.key"), Some(cohort));
     }
-    let several = filter.get("breakdowns").and_then(Value::as_array).map(Vec::as_slice);
-    for (one, number) in several.unwrap_or_default().iter().zip(1..) {
-        printer.add(&format!("by{number}.of"), owner(one));
-        printer.add(&format!("by{number}.key"), text(one.get("property")));
+    for (one, number) in filter.breakdowns.into_iter().zip(1..) {
+        printer.add(&format!("by{number}.of"), owner(one.kind.as_deref(), one.group_type_index));
+        printer.add(&format!("by{number}.key"), one.property);
     }
 }

@@ -174,7 +174,7 @@ impl Operation for Persons {
         let read = || {
             let mut correlation = Correlation::parse(&correlation_query(&filter)?)?;
             let asked = parse::<FunnelCorrelationActorsQuery>(&correlation_actors(&filter)?)?;
-            let asked = correlation.asked(asked)?;
+            let asked = correlation.asked(asked, "")?;
             Ok(ActorsOf::Correlation(correlation, asked))
         };
         let actors = read().map_err(refused)?;

@@ -191,8 +191,9 @@ pub(super) fn told(node: &Value) -> String {
 
 /// The SQL of a node.
 pub(super) fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
+    let is_absent = node.get("query").is_none_or(|sent| sent.is_null() || sent.is_string());
     SqlQuery::parse(node).map_err(|error| match error {
-        InsightError::Node(error) if error.field == "query" => {
+        InsightError::Node(error) if error.field == "query" && is_absent => {
             refused("query__query", "required", error.detail)
         }
         error => problem(error),
