@@ -42,13 +42,8 @@ pub(super) struct Column {
     logged: Option<&'static str>,
 }
 
-/// A column and the value of one row in it.
-#[derive(Debug)]
-pub(super) struct Cell {
-    column: Column,
-    value: Bind,
-    shown: Option<Value>,
-}
+/// Which columns a statement needs the values of.
+type IsAsked = fn(&Column) -> bool;
 
 impl Column {
     /// A column that an update overwrites.
@@ -76,10 +71,26 @@ impl Column {
         Self { logged: Some(name), ..self }
     }
 
-    /// The cell of a row that has this value.
-    pub(super) fn of(self, value: &impl Stored) -> Cell {
-        let shown = self.logged.map(|_| value.shown());
-        Cell { column: self, value: value.store().into(), shown }
+    /// Appends the value of a row in it, if it is asked for.
+    pub(super) fn store(self, value: &impl Stored, is_asked: IsAsked, to: &mut Vec<Bind>) {
+        if is_asked(&self) {
+            to.push(value.store().into());
+        }
+    }
+
+    /// Adds the value of a row in it as the activity log shows it, if the log compares it.
+    pub(super) fn log(self, value: &impl Stored, to: &mut Map<String, Value>) {
+        if let Some(name) = self.logged {
+            to.insert(name.to_owned(), value.shown());
+        }
+    }
+
+    fn is_key(&self) -> bool {
+        self.is_key
+    }
+
+    fn is_changing(&self) -> bool {
+        !self.is_once
     }
 }
 
@@ -87,63 +98,46 @@ impl Column {
 pub(super) trait Entity: Sized {
     const TABLE: &'static str;
 
-    /// Its row, in the order of the declaration.
-    fn cells(&self) -> Vec<Cell>;
+    /// Its columns in the order of the declaration, then those of each of its parts. Statements are made of them without a
+    /// row, so that no value is serialized for the name of its column.
+    const COLUMNS: &'static [Column];
+
+    /// The values of those columns that are asked for, in the order of [`Entity::COLUMNS`].
+    fn cells(&self, is_asked: IsAsked) -> Vec<Bind>;
+
+    /// The values of the columns that the activity log compares.
+    fn logged_cells(&self) -> Map<String, Value>;
 
     /// The names of its columns, for a statement that selects no others.
-    fn columns(&self) -> String {
-        joined(self.cells().iter().map(|cell| cell.column.name.to_owned()))
+    fn columns() -> String {
+        joined(names::<Self>(|_| true).map(str::to_owned))
     }
 
     /// Inserts the row.
     fn insert(&self) -> Query {
-        let cells = self.cells();
-        statement(inserting::<Self>(&cells), cells)
+        statement(inserting::<Self>(), self.cells(|_| true))
     }
 
     /// Inserts the row, unless an index refuses it because of another one.
     fn insert_new(&self) -> Query {
-        let cells = self.cells();
-        statement(format!("{} ON CONFLICT DO NOTHING", inserting::<Self>(&cells)), cells)
+        statement(inserting_new::<Self>(), self.cells(|_| true))
     }
 
     /// Inserts the row, or overwrites the one with its key.
     fn put(&self) -> Query {
-        let cells = self.cells();
-        let keys = cells.iter().filter(|cell| cell.column.is_key).map(|cell| cell.column.name);
-        let changing = cells.iter().filter(|cell| !cell.column.is_once);
-        let changing = changing.map(|cell| format!("{0} = excluded.{0}", cell.column.name));
-        let text = format!(
-            "{} ON CONFLICT ({}) DO UPDATE SET {}",
-            inserting::<Self>(&cells),
-            joined(keys.map(str::to_owned)),
-            joined(changing)
-        );
-        statement(text, cells)
+        statement(putting::<Self>(), self.cells(|_| true))
     }
 
     /// Overwrites the row.
     fn update(&self) -> Query {
-        let (once, changing): (Vec<_>, Vec<_>) =
-            self.cells().into_iter().partition(|cell| cell.column.is_once);
-        let keys: Vec<Cell> = once.into_iter().filter(|cell| cell.column.is_key).collect();
-        let set = assigned(1, &changing, ", ");
-        let is_row = assigned(changing.len() + 1, &keys, " AND ");
-        let text = format!("UPDATE {} SET {set} WHERE {is_row}", Self::TABLE);
-        statement(text, changing.into_iter().chain(keys))
+        let mut values = self.cells(Column::is_changing);
+        values.extend(self.cells(Column::is_key));
+        statement(updating::<Self>(), values)
     }
 
     /// Removes the row.
     fn delete(&self) -> Query {
-        let keys: Vec<Cell> = self.cells().into_iter().filter(|cell| cell.column.is_key).collect();
-        let is_row = assigned(1, &keys, " AND ");
-        statement(format!("DELETE FROM {} WHERE {is_row}", Self::TABLE), keys)
-    }
-
-    /// The values of the columns that the activity log compares.
-    fn logged_cells(&self) -> Map<String, Value> {
-        let named = |cell: Cell| Some((cell.column.logged?.to_owned(), cell.shown?));
-        self.cells().into_iter().filter_map(named).collect()
+        statement(deleting::<Self>(), self.cells(Column::is_key))
     }
 }
 
@@ -157,21 +151,64 @@ pub(super) trait Patch<E> {
     fn retain(&mut self, is_kept: impl FnMut(&'static str, Value) -> bool);
 }
 
-/// The statement that inserts a row of these cells.
-fn inserting<E: Entity>(cells: &[Cell]) -> String {
-    let names = joined(cells.iter().map(|cell| cell.column.name.to_owned()));
-    let numbers = joined((1..=cells.len()).map(|number| format!("${number}")));
-    format!("INSERT INTO {} ({names}) VALUES ({numbers})", E::TABLE)
+/// The columns of all lists, of which there are `N`.
+pub(super) const fn concat<const N: usize>(lists: &[&[Column]]) -> [Column; N] {
+    let mut all = [Column::new(""); N];
+    let (mut left, mut lists) = (all.as_mut_slice(), lists);
+    while let [list, further @ ..] = lists {
+        let mut list = *list;
+        while let [column, after @ ..] = list {
+            let [place, free @ ..] = left else { break };
+            *place = *column;
+            (list, left) = (after, free);
+        }
+        lists = further;
+    }
+    all
+}
+
+/// The names of those columns that are asked for.
+fn names<E: Entity>(is_asked: IsAsked) -> impl Iterator<Item = &'static str> {
+    E::COLUMNS.iter().filter(move |column| is_asked(column)).map(|column| column.name)
+}
+
+fn inserting<E: Entity>() -> String {
+    let numbers = (1..=names::<E>(|_| true).count()).map(|number| format!("${number}"));
+    format!("INSERT INTO {} ({}) VALUES ({})", E::TABLE, E::columns(), joined(numbers))
+}
+
+fn inserting_new<E: Entity>() -> String {
+    format!("{} ON CONFLICT DO NOTHING", inserting::<E>())
+}
+
+fn putting<E: Entity>() -> String {
+    let keys = joined(names::<E>(Column::is_key).map(str::to_owned));
+    let changing = names::<E>(Column::is_changing).map(|name| format!("{name} = excluded.{name}"));
+    format!("{} ON CONFLICT ({keys}) DO UPDATE SET {}", inserting::<E>(), joined(changing))
+}
+
+fn updating<E: Entity>() -> String {
+    let set = assigned(1, names::<E>(Column::is_changing), ", ");
+    let is_row = where_key::<E>(names::<E>(Column::is_changing).count() + 1);
+    format!("UPDATE {} SET {set} WHERE {is_row}", E::TABLE)
+}
+
+fn deleting<E: Entity>() -> String {
+    format!("DELETE FROM {} WHERE {}", E::TABLE, where_key::<E>(1))
+}
+
+/// The condition for the row with a key whose first value has the number `first`.
+fn where_key<E: Entity>(first: usize) -> String {
+    assigned(first, names::<E>(Column::is_key), " AND ")
 }
 
 fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// `name = $number` for each of the cells.
-fn assigned(first: usize, cells: &[Cell], separator: &str) -> String {
-    let parts = (first..).zip(cells);
-    let parts = parts.map(|(number, cell)| format!("{} = ${number}", cell.column.name));
+/// `name = $number` for each of the names.
+fn assigned(first: usize, names: impl Iterator<Item = &'static str>, separator: &str) -> String {
+    let parts = (first..).zip(names).map(|(number, name)| format!("{name} = ${number}"));
     parts.collect::<Vec<_>>().join(separator)
 }
 
@@ -185,9 +222,8 @@ pub(super) async fn next_id<E: Entity>(connection: &mut Conn) -> Result<i64, Met
 }
 
 /// The statement of a text that consists of names of columns.
-fn statement(text: String, cells: impl IntoIterator<Item = Cell>) -> Query {
-    let statement = query(AssertSqlSafe(text));
-    cells.into_iter().fold(statement, |statement, cell| statement.bind(cell.value))
+fn statement(text: String, values: Vec<Bind>) -> Query {
+    values.into_iter().fold(query(AssertSqlSafe(text)), Query::bind)
 }
 
 /// Reads a column of a row of `table`.
@@ -272,20 +308,49 @@ macro_rules! entity {
         impl $crate::entity::Entity for $entity {
             const TABLE: &'static str = $table;
 
-            fn cells(&self) -> Vec<$crate::entity::Cell> {
-                use $crate::entity::{Cell, Column};
-                let cells: Vec<Cell> = vec![
-                    $(
-                        Column::new($crate::entity::name!($field $($column)?))
-                            $($(.$mark($($shown)?))+)?.of(&self.$field),
-                    )*
-                    $($(
-                        Column::new($crate::entity::name!($patched $($patched_column)?))
-                            $($(.$patched_mark($($patched_shown)?))+)?.of(&self.$patched),
-                    )*)?
+            const COLUMNS: &'static [$crate::entity::Column] = {
+                use $crate::entity::{Column, Entity, column, concat};
+                const OWN: &[Column] = &[
+                    $(column!($field [$($column)?] $($($mark $(($shown))?),+)?),)*
+                    $($(column!(
+                        $patched [$($patched_column)?] $($($patched_mark $(($patched_shown))?),+)?
+                    ),)*)?
                 ];
-                $($(let cells: Vec<Cell> = cells.into_iter().chain($crate::entity::Entity::cells(&self.$part)).collect();)+)?
+                const COUNT: usize = OWN.len() $($(+ <$part_type as Entity>::COLUMNS.len())+)?;
+                const ALL: [Column; COUNT] = concat(&[OWN, $($(<$part_type as Entity>::COLUMNS,)+)?]);
+                &ALL
+            };
+
+            fn cells(&self, is_asked: fn(&$crate::entity::Column) -> bool) -> Vec<$crate::sql::Bind> {
+                let mut cells = Vec::new();
+                $(
+                    $crate::entity::column!($field [$($column)?] $($($mark $(($shown))?),+)?)
+                        .store(&self.$field, is_asked, &mut cells);
+                )*
+                $($(
+                    $crate::entity::column!(
+                        $patched [$($patched_column)?] $($($patched_mark $(($patched_shown))?),+)?
+                    )
+                    .store(&self.$patched, is_asked, &mut cells);
+                )*)?
+                $($(cells.extend($crate::entity::Entity::cells(&self.$part, is_asked));)+)?
                 cells
+            }
+
+            fn logged_cells(&self) -> serde_json::Map<String, serde_json::Value> {
+                let mut logged = serde_json::Map::new();
+                $(
+                    $crate::entity::column!($field [$($column)?] $($($mark $(($shown))?),+)?)
+                        .log(&self.$field, &mut logged);
+                )*
+                $($(
+                    $crate::entity::column!(
+                        $patched [$($patched_column)?] $($($patched_mark $(($patched_shown))?),+)?
+                    )
+                    .log(&self.$patched, &mut logged);
+                )*)?
+                $($(logged.extend($crate::entity::Entity::logged_cells(&self.$part));)+)?
+                logged
             }
         }
 
@@ -331,6 +396,14 @@ macro_rules! entity {
                 }
             }
         )?
+    };
+}
+
+/// The column of a field, with its marks.
+macro_rules! column {
+    ($field:ident [$($column:literal)?] $($mark:ident $(($shown:literal))?),*) => {
+        $crate::entity::Column::new($crate::entity::name!($field $($column)?))
+            $(.$mark($($shown)?))*
     };
 }
 
@@ -400,7 +473,7 @@ macro_rules! named {
     };
 }
 
-pub(super) use {entity, name, named, stored};
+pub(super) use {column, entity, name, named, stored};
 
 stored! {
     i64 as i64: |value| *value, |raw| Some(raw);
@@ -456,7 +529,8 @@ macro_rules! stored_as_json {
             type Raw = String;
 
             fn store(&self) -> String {
-                self.shown().to_string()
+                // The first never fails for these types; the second copies all of it.
+                serde_json::to_string(self).unwrap_or_else(|_| self.shown().to_string())
             }
 
             fn restore(raw: String) -> Option<Self> {
@@ -493,7 +567,7 @@ mod tests {
         let update = "UPDATE roles SET name = $1, feature_flags_access_level = $2 WHERE id = $3";
         assert_eq!(role.update().text(), update);
         assert_eq!(role.delete().text(), "DELETE FROM roles WHERE id = $1");
-        let columns = ScheduledChange::default().columns();
+        let columns = ScheduledChange::columns();
         assert!(columns.ends_with(
             "payload, scheduled_at, is_recurring, recurrence_interval, cron_expression, end_date"
         ));

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::activity::{Logged, Scope, Subject, Verb};
@@ -13,7 +14,7 @@ use crate::annotations::NotesPatch;
 use crate::connection::Conn;
 use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
-use crate::entity::{Cell, Column, Entity, Patch, corrupt, entity, named};
+use crate::entity::{Column, Entity, Patch, corrupt, entity, named};
 use crate::error::MetadataError;
 use crate::sql::{Bind, Builder};
 use crate::tags::normal_tags;
@@ -110,13 +111,24 @@ impl PropertyKind {
     }
 }
 
+/// The columns of a kind.
+const KIND: Column = Column::new("kind").once();
+const GROUP_TYPE_INDEX: Column = Column::new("group_type_index").once();
+
 impl Entity for PropertyKind {
     const TABLE: &'static str = "property_definitions";
 
-    fn cells(&self) -> Vec<Cell> {
-        let (kind, index) = self.numbers();
-        let columns = [("kind", kind), ("group_type_index", index)];
-        columns.map(|(name, value)| Column::new(name).once().of(&value)).into()
+    const COLUMNS: &'static [Column] = &[KIND, GROUP_TYPE_INDEX];
+
+    fn cells(&self, is_asked: fn(&Column) -> bool) -> Vec<Bind> {
+        let ((kind, index), mut cells) = (self.numbers(), Vec::new());
+        KIND.store(&kind, is_asked, &mut cells);
+        GROUP_TYPE_INDEX.store(&index, is_asked, &mut cells);
+        cells
+    }
+
+    fn logged_cells(&self) -> Map<String, Value> {
+        Map::new()
     }
 }
 

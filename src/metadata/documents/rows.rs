@@ -123,7 +123,7 @@ pub(super) async fn heads(
     project: ProjectId,
     kind: Kind,
 ) -> Result<Vec<Document>, MetadataError> {
-    let columns = Document::default().columns();
+    let columns = Document::columns();
     let mut select = Builder::of(format!("SELECT {columns} FROM documents WHERE project_id = "));
     select.push_bind(project.0).push(" AND kind = ").push_bind(kind.name());
     select.push(" AND NOT deleted ORDER BY id DESC");
