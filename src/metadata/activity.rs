@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::entity::{Entity, entity, named};
+use crate::entity::{Columns, Entity, entity, named};
 use crate::error::MetadataError;
 use crate::sql;
 use crate::sql::Builder;
@@ -140,7 +140,7 @@ pub struct Elsewhere {
 
 entity! {
     /// An entry of the log.
-    pub struct Entry in "activity" {
+    pub struct Entry of "activity" {
         /// The id of the entry.
         id: Uuid [key],
         /// The project of the object.
@@ -264,12 +264,12 @@ pub(super) struct Subject {
     pub(super) project: Option<ProjectId>,
 }
 
-/// An entity whose changes are logged; [`Write::create`], [`Write::change`] and [`Write::remove`] do.
+/// What is logged when it changes; [`Write::create`], [`Write::change`] and [`Write::remove`] write and log an entity.
 ///
 /// [`Write::create`]: crate::Write::create
 /// [`Write::change`]: crate::Write::change
 /// [`Write::remove`]: crate::Write::remove
-pub(super) trait Logged: Entity {
+pub(super) trait Logged: Columns {
     /// What was done by a change.
     const CHANGED: Verb = Verb::Updated;
 

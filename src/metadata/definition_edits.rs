@@ -8,16 +8,15 @@ use crate::accounts::UserId;
 use crate::activity::{Logged, diff};
 use crate::annotations::{Edit, Notes, NotesPatch};
 use crate::connection::Conn;
-use crate::entity::Entity;
+use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
-use crate::sql::Row;
 use crate::violation::Violation;
 use crate::{Metadata, Write, annotations, disk, sql};
 use weir_event::id::ProjectId;
 
 /// A definition of events or of properties.
 #[expect(private_bounds, reason = "no other crate has definitions")]
-pub trait Definition: Logged + Row + Clone + Sync {
+pub trait Definition: Entity + Logged + Clone + Sync {
     /// Changes to it and to its annotations.
     type Patch: Send;
 

@@ -12,7 +12,7 @@ use crate::annotations::{Edit, Notes, NotesPatch};
 use crate::connection::Conn;
 use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
-use crate::entity::{Entity, Patch, entity};
+use crate::entity::{Columns, Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::flag_calls::FlagCalled;
 use crate::properties::{PairSeen, PropertySeen};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
-use crate::entity::{Entity, Stored, entity, named, stored};
+use crate::entity::{Columns, Stored, entity, named, stored};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -65,7 +65,7 @@ stored! { Arc<str> as String: |text| text.as_ref().to_owned(), |text| Some(text.
 entity! {
     /// A document as stored.
     #[derive(Default)]
-    pub struct Document in "documents" {
+    pub struct Document of "documents" {
         /// What it is.
         kind: Kind [key],
         /// Its id, unique within its kind. Positive.

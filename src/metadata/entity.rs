@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::connection::Conn;
 use crate::error::MetadataError;
-use crate::sql::{Bind, Query, query, query_scalar};
+use crate::sql::{Bind, Query, Row, query, query_scalar};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -94,15 +94,15 @@ impl Column {
     }
 }
 
-/// A struct whose fields are columns of a table; see [`entity!`].
-pub(super) trait Entity: Sized {
+/// A struct whose fields are columns of a table, all of them or some; see [`entity!`].
+pub(super) trait Columns: Row {
     const TABLE: &'static str;
 
     /// Its columns in the order of the declaration, then those of each of its parts. Statements are made of them without a
     /// row, so that no value is serialized for the name of its column.
     const COLUMNS: &'static [Column];
 
-    /// The values of those columns that are asked for, in the order of [`Entity::COLUMNS`].
+    /// The values of those columns that are asked for, in the order of [`Columns::COLUMNS`].
     fn cells(&self, is_asked: IsAsked) -> Vec<Bind>;
 
     /// The values of the columns that the activity log compares.
@@ -112,7 +112,11 @@ pub(super) trait Entity: Sized {
     fn columns() -> String {
         joined(names::<Self>(|_| true).map(str::to_owned))
     }
+}
 
+/// One whose fields are all columns of the table: a row. Only rows are written: what has a part of the columns would leave
+/// the others out.
+pub(super) trait Entity: Columns {
     /// Inserts the row.
     fn insert(&self) -> Query {
         statement(inserting::<Self>(), self.cells(|_| true))
@@ -125,11 +129,13 @@ pub(super) trait Entity: Sized {
 
     /// Inserts the row, or overwrites the one with its key.
     fn put(&self) -> Query {
+        const { assert!(has_key::<Self>() && is_changed::<Self>(), "an insert is all there is") };
         statement(putting::<Self>(), self.cells(|_| true))
     }
 
     /// Overwrites the row.
     fn update(&self) -> Query {
+        const { assert!(has_key::<Self>() && is_changed::<Self>(), "nothing to overwrite") };
         let mut values = self.cells(Column::is_changing);
         values.extend(self.cells(Column::is_key));
         statement(updating::<Self>(), values)
@@ -137,6 +143,7 @@ pub(super) trait Entity: Sized {
 
     /// Removes the row.
     fn delete(&self) -> Query {
+        const { assert!(has_key::<Self>(), "all rows would go") };
         statement(deleting::<Self>(), self.cells(Column::is_key))
     }
 }
@@ -167,8 +174,31 @@ pub(super) const fn concat<const N: usize>(lists: &[&[Column]]) -> [Column; N] {
     all
 }
 
+const fn has_key<E: Entity>() -> bool {
+    let mut columns = E::COLUMNS;
+    while let [column, after @ ..] = columns {
+        if column.is_key {
+            return true;
+        }
+        columns = after;
+    }
+    false
+}
+
+/// Whether it has columns that an update overwrites.
+const fn is_changed<E: Entity>() -> bool {
+    let mut columns = E::COLUMNS;
+    while let [column, after @ ..] = columns {
+        if !column.is_once {
+            return true;
+        }
+        columns = after;
+    }
+    false
+}
+
 /// The names of those columns that are asked for.
-fn names<E: Entity>(is_asked: IsAsked) -> impl Iterator<Item = &'static str> {
+fn names<E: Columns>(is_asked: IsAsked) -> impl Iterator<Item = &'static str> {
     E::COLUMNS.iter().filter(move |column| is_asked(column)).map(|column| column.name)
 }
 
@@ -273,10 +303,12 @@ pub(super) fn corrupt(table: &'static str, column: &'static str) -> sqlx::Error 
 /// ```
 ///
 /// A field is held by the column with its name, or by that after `as`. The marks are the methods of [`Column`].
+///
+/// `of` in place of `in` declares what has some of the columns of the table, such as a part: it can be read, and not written.
 macro_rules! entity {
     (
         $(#[$about:meta])*
-        pub struct $entity:ident in $table:literal {
+        pub struct $entity:ident $has:tt $table:literal {
             $(
                 $(#[$field_about:meta])*
                 $field:ident: $type:ty $(as $column:literal)? $([$($mark:ident $(($shown:literal))?),+])?,
@@ -305,19 +337,21 @@ macro_rules! entity {
             $($($(#[$patched_about])* pub $patched: $patched_type,)*)?
         }
 
-        impl $crate::entity::Entity for $entity {
+        $crate::entity::whole!($has $entity);
+
+        impl $crate::entity::Columns for $entity {
             const TABLE: &'static str = $table;
 
             const COLUMNS: &'static [$crate::entity::Column] = {
-                use $crate::entity::{Column, Entity, column, concat};
+                use $crate::entity::{Column, column, concat};
                 const OWN: &[Column] = &[
                     $(column!($field [$($column)?] $($($mark $(($shown))?),+)?),)*
                     $($(column!(
                         $patched [$($patched_column)?] $($($patched_mark $(($patched_shown))?),+)?
                     ),)*)?
                 ];
-                const COUNT: usize = OWN.len() $($(+ <$part_type as Entity>::COLUMNS.len())+)?;
-                const ALL: [Column; COUNT] = concat(&[OWN, $($(<$part_type as Entity>::COLUMNS,)+)?]);
+                const COUNT: usize = OWN.len() $($(+ <$part_type as $crate::entity::Columns>::COLUMNS.len())+)?;
+                const ALL: [Column; COUNT] = concat(&[OWN, $($(<$part_type as $crate::entity::Columns>::COLUMNS,)+)?]);
                 &ALL
             };
 
@@ -333,7 +367,7 @@ macro_rules! entity {
                     )
                     .store(&self.$patched, is_asked, &mut cells);
                 )*)?
-                $($(cells.extend($crate::entity::Entity::cells(&self.$part, is_asked));)+)?
+                $($(cells.extend($crate::entity::Columns::cells(&self.$part, is_asked));)+)?
                 cells
             }
 
@@ -349,7 +383,7 @@ macro_rules! entity {
                     )
                     .log(&self.$patched, &mut logged);
                 )*)?
-                $($(logged.extend($crate::entity::Entity::logged_cells(&self.$part));)+)?
+                $($(logged.extend($crate::entity::Columns::logged_cells(&self.$part));)+)?
                 logged
             }
         }
@@ -397,6 +431,14 @@ macro_rules! entity {
             }
         )?
     };
+}
+
+/// What is `in` a table has whole rows of it.
+macro_rules! whole {
+    (in $entity:ident) => {
+        impl $crate::entity::Entity for $entity {}
+    };
+    (of $part:ident) => {};
 }
 
 /// The column of a field, with its marks.
@@ -473,7 +515,7 @@ macro_rules! named {
     };
 }
 
-pub(super) use {column, entity, name, named, stored};
+pub(super) use {column, entity, name, named, stored, whole};
 
 stored! {
     i64 as i64: |value| *value, |raw| Some(raw);
@@ -550,7 +592,7 @@ stored_as_json!(Value, Map<String, Value>, Vec<String>);
 mod tests {
     use serde_json::json;
 
-    use super::{Entity, Patch};
+    use super::{Columns, Entity, Patch};
     use crate::roles::{Role, RolePatch};
     use crate::schedules::ScheduledChange;
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
-use crate::entity::{Entity, entity, stored};
+use crate::entity::{Columns, entity, stored};
 use crate::flags::plain::{PlainFields, PlainPatch};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;

@@ -14,7 +14,7 @@ use crate::annotations::NotesPatch;
 use crate::connection::Conn;
 use crate::definition_edits::Definition;
 use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
-use crate::entity::{Column, Entity, Patch, corrupt, entity, named};
+use crate::entity::{Column, Columns, Patch, corrupt, entity, named};
 use crate::error::MetadataError;
 use crate::sql::{Bind, Builder};
 use crate::tags::normal_tags;
@@ -115,7 +115,7 @@ impl PropertyKind {
 const KIND: Column = Column::new("kind").once();
 const GROUP_TYPE_INDEX: Column = Column::new("group_type_index").once();
 
-impl Entity for PropertyKind {
+impl Columns for PropertyKind {
     const TABLE: &'static str = "property_definitions";
 
     const COLUMNS: &'static [Column] = &[KIND, GROUP_TYPE_INDEX];

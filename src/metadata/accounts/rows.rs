@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::accounts::{KeyId, PersonalKey, Project, User, UserId};
 use crate::connection::Conn;
-use crate::entity::Entity;
+use crate::entity::Columns;
 use crate::error::MetadataError;
 use crate::secrets::KeyHash;
 use crate::sql;

@@ -11,6 +11,7 @@ use crate::activity::{
     Asked, Change, Elsewhere, EntryPage, EntryText, Forgotten, Logged, NAMESPACE, Start, Verb,
     insert, next_position,
 };
+use crate::entity::Entity;
 use crate::erasure::Left;
 use crate::error::MetadataError;
 use crate::sql::Builder;
@@ -19,7 +20,7 @@ use weir_event::id::ProjectId;
 
 impl Write {
     /// Inserts an entity in the name of `by`.
-    pub(crate) async fn create<E: Logged>(
+    pub(crate) async fn create<E: Entity + Logged>(
         &mut self,
         by: UserId,
         new: &E,
@@ -29,7 +30,7 @@ impl Write {
     }
 
     /// Overwrites the entity `before` in the name of `by`.
-    pub(crate) async fn change<E: Logged>(
+    pub(crate) async fn change<E: Entity + Logged>(
         &mut self,
         by: UserId,
         before: &E,
@@ -39,7 +40,7 @@ impl Write {
     }
 
     /// As [`Write::change`]; `trigger` as for [`Write::log_triggered`].
-    pub(crate) async fn change_triggered<E: Logged>(
+    pub(crate) async fn change_triggered<E: Entity + Logged>(
         &mut self,
         by: UserId,
         before: &E,
@@ -54,7 +55,7 @@ impl Write {
     }
 
     /// Removes an entity permanently in the name of `by`.
-    pub(crate) async fn remove<E: Logged>(
+    pub(crate) async fn remove<E: Entity + Logged>(
         &mut self,
         by: UserId,
         gone: &E,

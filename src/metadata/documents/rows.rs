@@ -2,7 +2,7 @@
 
 use crate::connection::Conn;
 use crate::documents::{Document, DocumentKey, DocumentText, Kind};
-use crate::entity::Entity;
+use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
 use crate::sql;
 use crate::sql::Builder;

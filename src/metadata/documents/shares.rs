@@ -7,7 +7,7 @@ use crate::accounts::UserId;
 use crate::activity::{Logged, Verb, diff};
 use crate::connection::Conn;
 use crate::documents::{DocumentKey, Kind, rows};
-use crate::entity::{Entity, Patch, entity};
+use crate::entity::{Columns, Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
 use crate::{Metadata, sql};

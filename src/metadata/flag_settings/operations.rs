@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb, diff};
-use crate::entity::Entity;
+use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
 use crate::flag_settings::FlagSettings;
 use crate::secrets::{KeyHash, Seed};

@@ -59,7 +59,7 @@ fn after_days(days: i64, from: UnixMicros, now: UnixMicros) -> UnixMicros {
 entity! {
     /// The times of a change.
     #[derive(Default)]
-    pub struct Timing in "scheduled_changes" {}
+    pub struct Timing of "scheduled_changes" {}
     /// Changes to the times; `None` leaves a field unchanged, `Some(None)` empties it.
     pub struct TimingPatch {
         /// The first or only time.
