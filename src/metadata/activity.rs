@@ -142,7 +142,7 @@ entity! {
     /// An entry of the log.
     pub struct Entry of "activity" {
         /// The id of the entry.
-        id: Uuid [key],
+        id: Uuid [once, unique],
         /// The project of the object.
         project: ProjectId as "project_id" [once],
         /// The user; `None` for the server itself.
@@ -169,7 +169,7 @@ entity! {
         /// The text of a JSON object; see [`Entry::detail`].
         detail: String [once],
         /// Its position in the log.
-        position: i64 [once],
+        position: i64 [key],
     }
     parts {
         /// The entry without its detail.

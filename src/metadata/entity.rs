@@ -39,6 +39,7 @@ pub(super) struct Column {
     name: &'static str,
     is_key: bool,
     is_once: bool,
+    is_unique: bool,
     logged: Option<&'static str>,
 }
 
@@ -48,7 +49,7 @@ type IsAsked = fn(&Column) -> bool;
 impl Column {
     /// A column that an update overwrites.
     pub(super) const fn new(name: &'static str) -> Self {
-        Self { name, is_key: false, is_once: false, logged: None }
+        Self { name, is_key: false, is_once: false, is_unique: false, logged: None }
     }
 
     /// It is part of the primary key.
@@ -59,6 +60,11 @@ impl Column {
     /// It is written when the row is inserted, and never again.
     pub(super) const fn once(self) -> Self {
         Self { is_once: true, ..self }
+    }
+
+    /// No other row has its value, whatever the key is: [`Entity::insert_new`] asks for it.
+    pub(super) const fn unique(self) -> Self {
+        Self { is_unique: true, ..self }
     }
 
     /// The activity log compares it.
@@ -92,6 +98,10 @@ impl Column {
     fn is_changing(&self) -> bool {
         !self.is_once
     }
+
+    fn is_unique(&self) -> bool {
+        self.is_unique
+    }
 }
 
 /// A struct whose fields are columns of a table, all of them or some; see [`entity!`].
@@ -122,7 +132,8 @@ pub(super) trait Entity: Columns {
         statement(inserting::<Self>(), self.cells(|_| true))
     }
 
-    /// Inserts the row, unless an index refuses it because of another one.
+    /// Inserts the row, unless there is one with the same value in the columns marked as unique, or with its key if there are
+    /// none. Whatever else is in the way is an error.
     fn insert_new(&self) -> Query {
         statement(inserting_new::<Self>(), self.cells(|_| true))
     }
@@ -208,7 +219,9 @@ fn inserting<E: Entity>() -> String {
 }
 
 fn inserting_new<E: Entity>() -> String {
-    format!("{} ON CONFLICT DO NOTHING", inserting::<E>())
+    let unique: Vec<_> = names::<E>(Column::is_unique).collect();
+    let unique = if unique.is_empty() { names::<E>(Column::is_key).collect() } else { unique };
+    format!("{} ON CONFLICT ({}) DO NOTHING", inserting::<E>(), unique.join(", "))
 }
 
 fn putting<E: Entity>() -> String {
@@ -592,7 +605,8 @@ stored_as_json!(Value, Map<String, Value>, Vec<String>);
 mod tests {
     use serde_json::json;
 
-    use super::{Columns, Entity, Patch};
+    use super::{Columns, Entity, Patch, inserting_new};
+    use crate::activity::EntryText;
     use crate::roles::{Role, RolePatch};
     use crate::schedules::ScheduledChange;
 
@@ -602,7 +616,9 @@ mod tests {
         let insert = "INSERT INTO roles (id, organization, created_by, created_at, name, \
                       feature_flags_access_level) VALUES ($1, $2, $3, $4, $5, $6)";
         assert_eq!(role.insert().text(), insert);
-        assert_eq!(role.insert_new().text(), format!("{insert} ON CONFLICT DO NOTHING"));
+        assert_eq!(role.insert_new().text(), format!("{insert} ON CONFLICT (id) DO NOTHING"));
+        let insert_entry = inserting_new::<EntryText>();
+        assert!(insert_entry.ends_with(" ON CONFLICT (id) DO NOTHING"), "{insert_entry}");
         let put = "ON CONFLICT (id) DO UPDATE SET name = excluded.name, feature_flags_access_level \
                    = excluded.feature_flags_access_level";
         assert_eq!(role.put().text(), format!("{insert} {put}"));

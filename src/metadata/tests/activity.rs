@@ -1,8 +1,9 @@
 //! The activity log: a change outside of the store is logged once.
 
 use super::*;
-use crate::activity::{Asked, Change, Elsewhere, Scope, Verb};
+use crate::activity::{Asked, Change, Elsewhere, Scope, Start, Verb};
 use crate::definitions::{DefinitionPatch, DefinitionSeen, EventDefinition, Sightings};
+use crate::entity::Entity;
 
 fn elsewhere(id: u128, item: &str) -> Elsewhere {
     Elsewhere {
@@ -42,6 +43,20 @@ async fn repeated_entries_are_ignored() {
     assert!(all_or_none.is_err());
     let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
     assert_eq!(page.count, 3);
+}
+
+/// A person would be skipped whose deletion comes second, if this were no error.
+#[tokio::test]
+async fn another_entry_at_the_same_position_is_an_error() {
+    let bench = Bench::started().await;
+    bench.metadata.record_activity(&[elsewhere(1, "a")]).await.expect("log");
+    let (all, start) = (Asked::default(), Start::Offset(0));
+    let texts = bench.metadata.activity_texts(PROJECT, &all, start, 1).await;
+    let mut text = texts.expect("activity").remove(0);
+    let mut write = bench.metadata.begin().await.expect("begin");
+    assert_eq!(text.insert_new().execute(write.connection()).await.expect("insert"), 0);
+    text.entry.id = uuid::Uuid::from_u128(2);
+    assert!(text.insert_new().execute(write.connection()).await.is_err());
 }
 
 /// Caches of written definitions are invalidated when definitions are deleted.
