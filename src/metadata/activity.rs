@@ -19,7 +19,7 @@ use crate::connection::Conn;
 use crate::entity::{Columns, Entity, entity, named};
 use crate::error::MetadataError;
 use crate::sql;
-use crate::sql::Builder;
+use crate::sql::{Builder, QueryScalar};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -305,10 +305,20 @@ pub(super) fn fields(object: Value) -> Map<String, Value> {
 }
 
 impl Asked {
-    /// Selects `columns` of the entries of `project` that match, unordered.
-    fn select(&self, columns: &'static str, project: ProjectId) -> Builder {
-        let mut select = Builder::new("SELECT ");
-        select.push(columns).push(" FROM activity WHERE project_id = ").push_bind(project.0);
+    /// Counts the entries of `project` that match.
+    fn count(&self, project: ProjectId) -> QueryScalar<i64> {
+        self.of(Builder::new("SELECT COUNT(*) FROM activity WHERE project_id = "), project)
+            .build_scalar()
+    }
+
+    /// Selects the entries of `project` that match, unordered.
+    fn select(&self, project: ProjectId) -> Builder {
+        self.of(EntryText::selecting("WHERE project_id = "), project)
+    }
+
+    /// Completes a statement that ends before the project.
+    fn of(&self, mut select: Builder, project: ProjectId) -> Builder {
+        select.push_bind(project.0);
         if !self.scopes.is_empty() {
             let scopes = self.scopes.iter().map(|scope| scope.name());
             select.push(" AND scope IN ").push_list(scopes);

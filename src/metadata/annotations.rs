@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::entity::{Entity, Patch, entity};
+use crate::entity::{Columns, Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::violation::Violation;
 use crate::{Metadata, sql};
@@ -100,7 +100,7 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<HashMap<Uuid, Notes>, MetadataError> {
-        let select = sql::query_as("SELECT * FROM definition_notes WHERE project_id = $1");
+        let select = Notes::select("WHERE project_id = $1");
         let select = select.bind(project.0);
         let all: Vec<Notes> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(all.into_iter().map(|notes| (notes.definition, notes)).collect())
@@ -129,7 +129,7 @@ impl Metadata {
 
 /// The annotations of one definition.
 pub(super) async fn of(connection: &mut Conn, definition: Uuid) -> Result<Notes, MetadataError> {
-    let select = sql::query_as("SELECT * FROM definition_notes WHERE definition = $1");
+    let select = Notes::select("WHERE definition = $1");
     let found = select.bind(definition.to_string()).fetch_optional(connection).await?;
     Ok(found.unwrap_or_default())
 }

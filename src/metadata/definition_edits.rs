@@ -11,7 +11,7 @@ use crate::connection::Conn;
 use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
 use crate::violation::Violation;
-use crate::{Metadata, Write, annotations, disk, sql};
+use crate::{Metadata, Write, annotations, disk};
 use weir_event::id::ProjectId;
 
 /// A definition of events or of properties.
@@ -25,9 +25,6 @@ pub trait Definition: Entity + Logged + Clone + Sync {
 
     /// Its own name in errors.
     const NAME: &'static str;
-
-    /// Selects the one with the id `$1` of the project `$2`.
-    const BY_ID: &'static str;
 
     /// Its id.
     fn id(&self) -> Uuid;
@@ -166,6 +163,7 @@ pub(super) async fn by_id<D: Definition>(
     project: ProjectId,
     id: Uuid,
 ) -> Result<D, MetadataError> {
-    let select = sql::query_as(D::BY_ID).bind(id.to_string()).bind(project.0);
+    let select =
+        D::select("WHERE id = $1 AND project_id = $2").bind(id.to_string()).bind(project.0);
     select.fetch_optional(connection).await?.ok_or(MetadataError::NotFound(D::NAME))
 }

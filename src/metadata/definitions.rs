@@ -83,7 +83,6 @@ impl Definition for EventDefinition {
 
     const THING: &'static str = "event";
     const NAME: &'static str = "event definition";
-    const BY_ID: &'static str = "SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2";
 
     fn id(&self) -> Uuid {
         self.id
@@ -193,9 +192,13 @@ impl Metadata {
         after: &str,
         limit: u32,
     ) -> Result<Vec<EventDefinition>, MetadataError> {
-        let select = "SELECT * FROM event_definitions WHERE project_id = $1 AND name > $2
-             ORDER BY name LIMIT $3";
-        let select = sql::query_as(select).bind(project.0).bind(after).bind(limit);
+        let select = EventDefinition::select(
+            "WHERE project_id = $1 AND name > $2
+             ORDER BY name LIMIT $3",
+        )
+        .bind(project.0)
+        .bind(after)
+        .bind(limit);
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
@@ -353,7 +356,7 @@ async fn find_by_name(
     project: ProjectId,
     name: &str,
 ) -> Result<Option<EventDefinition>, MetadataError> {
-    let select = "SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2";
-    let select = sql::query_as(select).bind(project.0).bind(name);
+    let select =
+        EventDefinition::select("WHERE project_id = $1 AND name = $2").bind(project.0).bind(name);
     Ok(select.fetch_optional(connection).await?)
 }

@@ -10,10 +10,9 @@ use uuid::Uuid;
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
 use crate::connection::Conn;
-use crate::entity::{entity, named};
+use crate::entity::{Columns, entity, named};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
-use crate::sql;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -103,9 +102,9 @@ pub(super) async fn all(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<EarlyAccessFeature>, MetadataError> {
-    let select = "SELECT * FROM early_access_features
-         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)";
-    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let select =
+        EarlyAccessFeature::select("WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)")
+            .bind(only.map(|project| project.0));
     Ok(select.fetch_all(connection).await?)
 }
 

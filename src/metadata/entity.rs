@@ -3,8 +3,9 @@
 //! reading of rows, logged fields and patches all follow from the declaration, so that a new column is one line there,
 //! besides its migration.
 //!
-//! [`Stored`] is how a type of fields is held by a column. Statements that select are written where they are needed, and
-//! select `*`: a row is read by the names of its columns.
+//! [`Stored`] is how a type of fields is held by a column. What a statement that selects asks for is written where it is
+//! needed; the columns come from the declaration ([`Columns::select`]), by whose names a row is read. None selects `*`:
+//! another server may add a column, and PostgreSQL then refuses what was prepared for the columns of before.
 
 use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, ColumnIndex, Decode, Type};
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use crate::connection::Conn;
 use crate::error::MetadataError;
-use crate::sql::{Bind, Query, Row, query, query_scalar};
+use crate::sql::{Bind, Builder, Query, QueryAs, Row, query, query_as, query_scalar};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -118,9 +119,19 @@ pub(super) trait Columns: Row {
     /// The values of the columns that the activity log compares.
     fn logged_cells(&self) -> Map<String, Value>;
 
-    /// The names of its columns, for a statement that selects no others.
+    /// The names of its columns.
     fn columns() -> String {
         joined(names::<Self>(|_| true).map(str::to_owned))
+    }
+
+    /// Selects rows: its columns, and after the table what `rest` says.
+    fn select(rest: &'static str) -> QueryAs<Self> {
+        query_as(AssertSqlSafe(format!("{} {rest}", selecting::<Self>())))
+    }
+
+    /// As [`Columns::select`], for a statement that is put together.
+    fn selecting(rest: &'static str) -> Builder {
+        Builder::of(format!("{} {rest}", selecting::<Self>()))
     }
 }
 
@@ -211,6 +222,10 @@ const fn is_changed<E: Entity>() -> bool {
 /// The names of those columns that are asked for.
 fn names<E: Columns>(is_asked: IsAsked) -> impl Iterator<Item = &'static str> {
     E::COLUMNS.iter().filter(move |column| is_asked(column)).map(|column| column.name)
+}
+
+pub(super) fn selecting<E: Columns>() -> String {
+    format!("SELECT {} FROM {}", E::columns(), E::TABLE)
 }
 
 fn inserting<E: Entity>() -> String {

@@ -2,10 +2,9 @@
 //! events, and the secret key with which servers load definitions.
 
 use crate::connection::Conn;
-use crate::entity::{entity, stored};
+use crate::entity::{Columns, entity, stored};
 use crate::error::MetadataError;
 use crate::secrets::KeyHash;
-use crate::sql;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 
@@ -39,8 +38,7 @@ pub(super) async fn all(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<FlagSettings>, MetadataError> {
-    let select =
-        "SELECT * FROM flag_settings WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)";
-    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let select = FlagSettings::select("WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)")
+        .bind(only.map(|project| project.0));
     Ok(select.fetch_all(connection).await?)
 }

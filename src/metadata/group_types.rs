@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 
+use crate::Metadata;
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
-use crate::entity::{Entity, Patch, entity};
+use crate::entity::{Columns, Entity, Patch, entity};
 use crate::error::MetadataError;
-use crate::{Metadata, sql};
 use weir_event::id::ProjectId;
 use weir_event::schema::GROUP_TYPES_MAX;
 
@@ -79,7 +79,7 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<HashMap<String, GroupType>, MetadataError> {
-        let select = sql::query_as("SELECT * FROM group_types WHERE project_id = $1");
+        let select = GroupType::select("WHERE project_id = $1");
         let select = select.bind(project.0);
         let types: Vec<GroupType> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(types.into_iter().map(|own| (own.name.clone(), own)).collect())
@@ -98,8 +98,9 @@ impl Metadata {
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         for patch in patches {
-            let select = "SELECT * FROM group_types WHERE project_id = $1 AND position = $2";
-            let select = sql::query_as(select).bind(project.0).bind(u32::from(patch.position));
+            let select = GroupType::select("WHERE project_id = $1 AND position = $2")
+                .bind(project.0)
+                .bind(u32::from(patch.position));
             let stored: Option<GroupType> = select.fetch_optional(write.connection()).await?;
             let stored = stored.ok_or(MetadataError::NotFound("group type"))?;
             let called = patch.clone().applied(stored.clone());

@@ -3,9 +3,8 @@
 use uuid::Uuid;
 
 use crate::connection::Conn;
-use crate::entity::{entity, stored};
+use crate::entity::{Columns, entity, stored};
 use crate::error::MetadataError;
-use crate::sql;
 use weir_base::clock::UnixMicros;
 
 mod operations;
@@ -76,5 +75,5 @@ pub struct NewMember {
 pub(super) async fn organizations(
     connection: &mut Conn,
 ) -> Result<Vec<Organization>, MetadataError> {
-    Ok(sql::query_as("SELECT * FROM organizations").fetch_all(connection).await?)
+    Ok(Organization::select("").fetch_all(connection).await?)
 }

@@ -184,8 +184,6 @@ impl Definition for PropertyDefinition {
 
     const THING: &'static str = "property";
     const NAME: &'static str = "property definition";
-    const BY_ID: &'static str =
-        "SELECT * FROM property_definitions WHERE id = $1 AND project_id = $2";
 
     fn id(&self) -> Uuid {
         self.id
@@ -250,10 +248,13 @@ impl Metadata {
         limit: u32,
     ) -> Result<Vec<PropertyDefinition>, MetadataError> {
         let (kind, index) = after.map_or((0, -1), |after| after.kind.numbers());
-        let select = "SELECT * FROM property_definitions
-             WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
-             ORDER BY kind, group_type_index, name LIMIT $5";
-        let select = sql::query_as(select).bind(project.0).bind(kind).bind(index);
+        let select = PropertyDefinition::select(
+            "WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
+             ORDER BY kind, group_type_index, name LIMIT $5",
+        )
+        .bind(project.0)
+        .bind(kind)
+        .bind(index);
         let select = select.bind(after.map_or("", |after| &after.name)).bind(limit);
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::accounts::{User, UserId, check_text};
 use crate::activity::{Change, Logged, Scope, Subject, Verb};
 use crate::connection::Conn;
-use crate::entity::{Entity, Patch, entity};
+use crate::entity::{Columns, Entity, Patch, entity};
 use crate::error::MetadataError;
 use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
 pub use crate::roles::accesses::RoleAccess;
@@ -144,8 +144,8 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn roles(&self, organization: Uuid) -> Result<Vec<Role>, MetadataError> {
-        let select = "SELECT * FROM roles WHERE organization = $1 ORDER BY created_at, id";
-        let select = sql::query_as(select).bind(organization.to_string());
+        let select = Role::select("WHERE organization = $1 ORDER BY created_at, id")
+            .bind(organization.to_string());
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
@@ -165,8 +165,10 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn role_members(&self, role: &str) -> Result<Vec<RoleMember>, MetadataError> {
-        let select = "SELECT * FROM role_members WHERE role = $1 ORDER BY joined_at, id";
-        Ok(sql::query_as(select).bind(role).fetch_all(&mut self.shared.db.reader().await?).await?)
+        Ok(RoleMember::select("WHERE role = $1 ORDER BY joined_at, id")
+            .bind(role)
+            .fetch_all(&mut self.shared.db.reader().await?)
+            .await?)
     }
 
     /// Gives a role to a user of the same organization, in the name of `by`.
@@ -242,9 +244,10 @@ impl Write {
         by: UserId,
         user: &User,
     ) -> Result<(), MetadataError> {
-        let select = "SELECT roles.* FROM roles JOIN role_members ON role_members.role = roles.id
-             WHERE user_id = $1 ORDER BY roles.created_at, roles.id";
-        let select = sql::query_as(select).bind(user.id.0);
+        let select = Role::select(
+            "WHERE id IN (SELECT role FROM role_members WHERE user_id = $1) ORDER BY created_at, id",
+        )
+        .bind(user.id.0);
         let roles: Vec<Role> = select.fetch_all(self.connection()).await?;
         let delete = "DELETE FROM role_members WHERE user_id = $1";
         sql::query(delete).bind(user.id.0).execute(self.connection()).await?;
@@ -256,8 +259,9 @@ impl Write {
 }
 
 async fn by_id(connection: &mut Conn, organization: Uuid, id: &str) -> Result<Role, MetadataError> {
-    let select = "SELECT * FROM roles WHERE organization = $1 AND id = $2";
-    let select = sql::query_as(select).bind(organization.to_string()).bind(id.to_lowercase());
+    let select = Role::select("WHERE organization = $1 AND id = $2")
+        .bind(organization.to_string())
+        .bind(id.to_lowercase());
     let role = select.fetch_optional(connection).await?;
     role.ok_or(MetadataError::NotFound("role"))
 }

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use crate::connection::Conn;
-use crate::entity::{Entity, entity, stored};
+use crate::entity::{Columns, Entity, entity, stored};
 use crate::error::MetadataError;
 use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
@@ -101,9 +101,11 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
     pub async fn warnings(&self, project: ProjectId) -> Result<Vec<DayOfWarnings>, MetadataError> {
-        let select = "SELECT * FROM ingestion_warnings WHERE project_id = $1
-             ORDER BY day DESC, last_seen_at DESC, kind";
-        let select = sql::query_as(select).bind(project.0);
+        let select = DayOfWarnings::select(
+            "WHERE project_id = $1
+             ORDER BY day DESC, last_seen_at DESC, kind",
+        )
+        .bind(project.0);
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
@@ -124,9 +126,10 @@ impl Metadata {
 }
 
 async fn add(connection: &mut Conn, new: DayOfWarnings) -> Result<(), MetadataError> {
-    let select =
-        "SELECT * FROM ingestion_warnings WHERE project_id = $1 AND kind = $2 AND day = $3";
-    let select = sql::query_as(select).bind(new.project.0).bind(&new.kind).bind(new.day);
+    let select = DayOfWarnings::select("WHERE project_id = $1 AND kind = $2 AND day = $3")
+        .bind(new.project.0)
+        .bind(&new.kind)
+        .bind(new.day);
     let known: Option<DayOfWarnings> = select.fetch_optional(&mut *connection).await?;
     let sum = match known {
         None => new,

@@ -47,8 +47,8 @@ pub(crate) async fn projects(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<Project>, MetadataError> {
-    let select = "SELECT * FROM projects WHERE (CAST($1 AS BIGINT) IS NULL OR id = $1) ORDER BY id";
-    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let select = Project::select("WHERE (CAST($1 AS BIGINT) IS NULL OR id = $1) ORDER BY id")
+        .bind(only.map(|project| project.0));
     Ok(select.fetch_all(connection).await?)
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn projects(
 pub(crate) async fn users(
     connection: &mut Conn,
 ) -> Result<BTreeMap<UserId, Arc<User>>, MetadataError> {
-    let users: Vec<User> = sql::query_as("SELECT * FROM users").fetch_all(connection).await?;
+    let users: Vec<User> = User::select("").fetch_all(connection).await?;
     Ok(users.into_iter().map(|user| (user.id, Arc::new(user))).collect())
 }
 
@@ -65,8 +65,8 @@ pub(crate) async fn keys(
     connection: &mut Conn,
     users: &BTreeMap<UserId, Arc<User>>,
 ) -> Result<Vec<PersonalKey>, MetadataError> {
-    let select = "SELECT * FROM personal_keys WHERE revoked_at IS NULL";
-    let mut keys: Vec<PersonalKey> = sql::query_as(select).fetch_all(connection).await?;
+    let mut keys: Vec<PersonalKey> =
+        PersonalKey::select("WHERE revoked_at IS NULL").fetch_all(connection).await?;
     for key in &mut keys {
         let user = users.get(&key.user.id).ok_or_else(|| MetadataError::Corrupt {
             table: PersonalKey::TABLE,

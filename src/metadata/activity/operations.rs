@@ -170,8 +170,7 @@ impl Metadata {
         project: ProjectId,
         asked: &Asked,
     ) -> Result<usize, MetadataError> {
-        let count = asked.select("COUNT(*)", project).build_scalar();
-        let count: i64 = count.fetch_one(&mut self.shared.db.reader().await?).await?;
+        let count = asked.count(project).fetch_one(&mut self.shared.db.reader().await?).await?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
@@ -188,7 +187,7 @@ impl Metadata {
         limit: usize,
     ) -> Result<Vec<EntryText>, MetadataError> {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let mut select = asked.select("*", project);
+        let mut select = asked.select(project);
         if let Start::Before(position) = start {
             select.push(" AND position < ").push_bind(position);
         }
@@ -212,9 +211,8 @@ impl Metadata {
         offset: usize,
     ) -> Result<EntryPage, MetadataError> {
         let mut connection = self.shared.db.reader().await?;
-        let count = asked.select("COUNT(*)", project);
-        let count: i64 = count.build_scalar().fetch_one(&mut connection).await?;
-        let mut select = asked.select("*", project);
+        let count = asked.count(project).fetch_one(&mut connection).await?;
+        let mut select = asked.select(project);
         select.push(" ORDER BY position DESC LIMIT ");
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
         select.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));

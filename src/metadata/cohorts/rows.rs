@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::cohorts::{CohortId, StoredCohort};
 use crate::connection::Conn;
+use crate::entity::Columns;
 use crate::error::MetadataError;
 use crate::{disk, sql};
 use weir_event::id::ProjectId;
@@ -49,12 +50,11 @@ pub(super) async fn by_id(
     project: ProjectId,
     id: CohortId,
 ) -> Result<Option<StoredCohort>, MetadataError> {
-    let found: Option<StoredCohort> =
-        sql::query_as("SELECT * FROM cohorts WHERE id = $1 AND project_id = $2")
-            .bind(id.0)
-            .bind(project.0)
-            .fetch_optional(&mut *connection)
-            .await?;
+    let found: Option<StoredCohort> = StoredCohort::select("WHERE id = $1 AND project_id = $2")
+        .bind(id.0)
+        .bind(project.0)
+        .fetch_optional(&mut *connection)
+        .await?;
     let Some(cohort) = found else { return Ok(None) };
     let members: Vec<String> =
         sql::query_scalar("SELECT person FROM cohort_members WHERE cohort_id = $1")
@@ -70,10 +70,12 @@ pub(crate) async fn live(
     only: Option<ProjectId>,
 ) -> Result<Vec<StoredCohort>, MetadataError> {
     let only = only.map(|project| project.0);
-    let select = "SELECT * FROM cohorts
-         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted";
-    let mut cohorts: Vec<StoredCohort> =
-        sql::query_as(select).bind(only).fetch_all(&mut *connection).await?;
+    let mut cohorts: Vec<StoredCohort> = StoredCohort::select(
+        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted",
+    )
+    .bind(only)
+    .fetch_all(&mut *connection)
+    .await?;
     let select = "SELECT cohort_id, person FROM cohort_members
          JOIN cohorts ON cohorts.id = cohort_members.cohort_id
          WHERE (CAST($1 AS BIGINT) IS NULL OR cohorts.project_id = $1) AND NOT deleted";

@@ -76,8 +76,10 @@ pub(crate) async fn by_id(
     connection: &mut Conn,
     key: DocumentKey,
 ) -> Result<Option<Document>, MetadataError> {
-    let select = "SELECT * FROM documents WHERE kind = $1 AND id = $2 AND project_id = $3";
-    let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+    let select = DocumentText::select("WHERE kind = $1 AND id = $2 AND project_id = $3")
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0);
     let found: Option<DocumentText> = select.fetch_optional(connection).await?;
     found.map(|found| found.whole()).transpose()
 }
@@ -91,7 +93,7 @@ pub(super) async fn by_ids(
 ) -> Result<Vec<DocumentText>, MetadataError> {
     let mut found = Vec::with_capacity(ids.len());
     for some in ids.chunks(BINDS_MAX) {
-        let mut select = Builder::new("SELECT * FROM documents WHERE kind = ");
+        let mut select = DocumentText::selecting("WHERE kind = ");
         select.push_bind(kind.name()).push(" AND project_id = ").push_bind(project.0);
         select.push(" AND id IN ").push_list(some.iter().copied());
         found.extend(select.build_as::<DocumentText>().fetch_all(connection).await?);
@@ -109,11 +111,13 @@ pub(super) async fn before(
     limit: u32,
     like: &str,
 ) -> Result<Vec<DocumentText>, MetadataError> {
-    let select =
-        "SELECT * FROM documents WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
+    let select = DocumentText::select(
+        "WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
          AND ($4 = '%' OR fields LIKE $4)
-         ORDER BY id DESC LIMIT $5";
-    let select = sql::query_as(select).bind(project.0).bind(kind.name());
+         ORDER BY id DESC LIMIT $5",
+    )
+    .bind(project.0)
+    .bind(kind.name());
     Ok(select.bind(before).bind(like).bind(limit).fetch_all(connection).await?)
 }
 
@@ -136,9 +140,11 @@ pub(crate) async fn live(
     kind: Kind,
     only: Option<ProjectId>,
 ) -> Result<Vec<Document>, MetadataError> {
-    let select = "SELECT * FROM documents
-         WHERE kind = $1 AND (CAST($2 AS BIGINT) IS NULL OR project_id = $2) AND NOT deleted";
-    let select = sql::query_as(select).bind(kind.name()).bind(only.map(|project| project.0));
+    let select = DocumentText::select(
+        "WHERE kind = $1 AND (CAST($2 AS BIGINT) IS NULL OR project_id = $2) AND NOT deleted",
+    )
+    .bind(kind.name())
+    .bind(only.map(|project| project.0));
     let found: Vec<DocumentText> = select.fetch_all(connection).await?;
     found.iter().map(DocumentText::whole).collect()
 }

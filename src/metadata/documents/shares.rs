@@ -79,8 +79,8 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without one, others as [`Metadata::share`].
     pub async fn share_by_token(&self, token: &str) -> Result<Share, MetadataError> {
-        let select = "SELECT * FROM shares WHERE token_hash = $1 AND enabled";
-        let select = sql::query_as(select).bind(KeyHash::of(token).to_hex());
+        let select =
+            Share::select("WHERE token_hash = $1 AND enabled").bind(KeyHash::of(token).to_hex());
         let found = select.fetch_optional(&mut self.shared.db.reader().await?).await?;
         found.ok_or(MetadataError::NotFound("share"))
     }
@@ -163,7 +163,9 @@ impl Metadata {
 }
 
 async fn share_of(connection: &mut Conn, key: DocumentKey) -> Result<Option<Share>, MetadataError> {
-    let select = "SELECT * FROM shares WHERE kind = $1 AND document_id = $2 AND project_id = $3";
-    let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+    let select = Share::select("WHERE kind = $1 AND document_id = $2 AND project_id = $3")
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0);
     Ok(select.fetch_optional(connection).await?)
 }

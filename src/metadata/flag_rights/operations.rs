@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::accounts::{User, UserId};
 use crate::activity::{Change, Scope, Verb, diff};
-use crate::entity::{Entity, next_id};
+use crate::entity::{Columns, Entity, next_id};
 use crate::error::MetadataError;
 use crate::flag_rights::{
     FEATURE_FLAGS, FlagRights, NO_EDITOR, NO_EDITOR_OF_ALL, ResourceAccess, set_level,
@@ -40,8 +40,8 @@ impl Metadata {
         &self,
         organization: Uuid,
     ) -> Result<Vec<ResourceAccess>, MetadataError> {
-        let select = "SELECT * FROM resource_access WHERE organization = $1 ORDER BY id";
-        let select = sql::query_as(select).bind(organization.to_string());
+        let select = ResourceAccess::select("WHERE organization = $1 ORDER BY id")
+            .bind(organization.to_string());
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 

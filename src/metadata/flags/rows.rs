@@ -1,6 +1,7 @@
 //! Flags as rows. SQL only; the rules are in `flags` and `flag_rules`.
 
 use crate::connection::Conn;
+use crate::entity::Columns;
 use crate::error::MetadataError;
 use crate::flags::{FlagId, StoredFlag};
 use crate::sql;
@@ -45,8 +46,7 @@ pub(crate) async fn by_id(
     project: ProjectId,
     id: FlagId,
 ) -> Result<Option<StoredFlag>, MetadataError> {
-    let select = "SELECT * FROM feature_flags WHERE id = $1 AND project_id = $2";
-    let select = sql::query_as(select).bind(id.0).bind(project.0);
+    let select = StoredFlag::select("WHERE id = $1 AND project_id = $2").bind(id.0).bind(project.0);
     Ok(select.fetch_optional(connection).await?)
 }
 
@@ -55,8 +55,8 @@ pub(crate) async fn live(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<StoredFlag>, MetadataError> {
-    let select = "SELECT * FROM feature_flags
-         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted";
-    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let select =
+        StoredFlag::select("WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted")
+            .bind(only.map(|project| project.0));
     Ok(select.fetch_all(connection).await?)
 }

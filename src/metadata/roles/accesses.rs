@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb};
-use crate::entity::{Entity, entity, next_id};
+use crate::entity::{Columns, Entity, entity, next_id};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::roles::Role;
@@ -45,8 +45,7 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn role_accesses(&self, flag: FlagId) -> Result<Vec<RoleAccess>, MetadataError> {
-        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 ORDER BY id";
-        Ok(sql::query_as(select)
+        Ok(RoleAccess::select("WHERE flag_id = $1 ORDER BY id")
             .bind(flag.0)
             .fetch_all(&mut self.shared.db.reader().await?)
             .await?)
@@ -80,8 +79,8 @@ impl Metadata {
         let stored = self.flag(project, flag).await?;
         let mut write = self.begin().await?;
         write.user(user)?;
-        let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 AND role = $2";
-        let known = sql::query_as(select).bind(flag.0).bind(&role.id);
+        let known =
+            RoleAccess::select("WHERE flag_id = $1 AND role = $2").bind(flag.0).bind(&role.id);
         if let Some(known) = known.fetch_optional(write.connection()).await? {
             return Ok(known);
         }

@@ -1,10 +1,10 @@
 //! Scheduled changes as rows. SQL only; the rules are in `schedules`.
 
 use crate::connection::Conn;
+use crate::entity::Columns;
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::schedules::{ScheduleId, ScheduledChange};
-use crate::sql;
 use crate::sql::Builder;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -18,7 +18,7 @@ pub(super) async fn by_id(
     connection: &mut Conn,
     id: ScheduleId,
 ) -> Result<Option<ScheduledChange>, MetadataError> {
-    let select = sql::query_as("SELECT * FROM scheduled_changes WHERE id = $1").bind(id.0);
+    let select = ScheduledChange::select("WHERE id = $1").bind(id.0);
     Ok(select.fetch_optional(connection).await?)
 }
 
@@ -31,17 +31,16 @@ pub(super) async fn page(
     limit: usize,
     offset: usize,
 ) -> Result<(usize, Vec<ScheduledChange>), MetadataError> {
-    let select = |columns: &'static str| {
-        let mut select = Builder::new("SELECT ");
-        select.push(columns).push(" FROM scheduled_changes WHERE project_id = ");
-        select.push_bind(project.0);
+    let matching = |mut select: Builder| {
+        select.push(" WHERE project_id = ").push_bind(project.0);
         if let Some(flag) = flag {
             select.push(" AND flag_id = ").push_bind(flag.0);
         }
         select
     };
-    let count: i64 = select("COUNT(*)").build_scalar().fetch_one(&mut *connection).await?;
-    let mut rows = select("*");
+    let count = matching(Builder::new("SELECT COUNT(*) FROM scheduled_changes"));
+    let count: i64 = count.build_scalar().fetch_one(&mut *connection).await?;
+    let mut rows = matching(ScheduledChange::selecting(""));
     rows.push(" ORDER BY id LIMIT ").push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
     rows.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
     let changes = rows.build_as().fetch_all(connection).await?;
@@ -53,9 +52,10 @@ pub(super) async fn pending(
     connection: &mut Conn,
     flag: FlagId,
 ) -> Result<Vec<ScheduledChange>, MetadataError> {
-    let sql =
-        "SELECT * FROM scheduled_changes WHERE flag_id = $1 AND executed_at IS NULL ORDER BY id";
-    Ok(sql::query_as(sql).bind(flag.0).fetch_all(connection).await?)
+    Ok(ScheduledChange::select("WHERE flag_id = $1 AND executed_at IS NULL ORDER BY id")
+        .bind(flag.0)
+        .fetch_all(connection)
+        .await?)
 }
 
 /// Finds the changes that are due at `now`, at most `limit`, the longest overdue first.

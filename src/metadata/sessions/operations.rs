@@ -1,7 +1,7 @@
 //! Operations on sign-ins: a link is made and used, a session begins, is found, and ends.
 
 use crate::accounts::{KeyId, UserId};
-use crate::entity::{Entity, next_id};
+use crate::entity::{Columns, Entity, next_id};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
 use crate::sessions::{
@@ -100,8 +100,8 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn session(&self, value: &str) -> Result<Option<Session>, MetadataError> {
-        let select = "SELECT * FROM sessions WHERE value_sha256 = $1 AND ended_at IS NULL";
-        let select = sql::query_as(select).bind(KeyHash::of(value).to_hex());
+        let select = Session::select("WHERE value_sha256 = $1 AND ended_at IS NULL")
+            .bind(KeyHash::of(value).to_hex());
         let found: Option<Session> =
             select.fetch_optional(&mut self.shared.db.reader().await?).await?;
         let now = self.now();
@@ -147,9 +147,12 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn sessions(&self, user: UserId) -> Result<Vec<Session>, MetadataError> {
-        let select = "SELECT * FROM sessions WHERE user_id = $1 AND ended_at IS NULL
-             ORDER BY id DESC LIMIT $2";
-        let select = sql::query_as(select).bind(user.0).bind(SESSIONS_MAX);
+        let select = Session::select(
+            "WHERE user_id = $1 AND ended_at IS NULL
+             ORDER BY id DESC LIMIT $2",
+        )
+        .bind(user.0)
+        .bind(SESSIONS_MAX);
         let all: Vec<Session> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         let now = self.now();
         Ok(all.into_iter().filter(|session| !session.is_over(now)).collect())

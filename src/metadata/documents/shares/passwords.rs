@@ -8,7 +8,7 @@ use crate::activity::{Logged, Verb};
 use crate::connection::Conn;
 use crate::documents::shares::{Share, share_of};
 use crate::documents::{DocumentKey, Kind, rows};
-use crate::entity::{Entity, entity};
+use crate::entity::{Columns, Entity, entity};
 use crate::error::MetadataError;
 use crate::passwords::PasswordHash;
 use crate::violation::Violation;
@@ -85,9 +85,12 @@ impl Metadata {
         &self,
         key: DocumentKey,
     ) -> Result<Vec<SharePassword>, MetadataError> {
-        let select = "SELECT * FROM share_passwords
-             WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC";
-        let select = sql::query_as(select).bind(key.kind.name()).bind(key.id).bind(key.project.0);
+        let select = SharePassword::select(
+            "WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC",
+        )
+        .bind(key.kind.name())
+        .bind(key.id)
+        .bind(key.project.0);
         Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
