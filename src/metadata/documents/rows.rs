@@ -5,7 +5,6 @@ use crate::documents::{Document, DocumentKey, DocumentText, Kind};
 use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
 use crate::sql;
-use crate::sql::Builder;
 use weir_event::id::ProjectId;
 
 /// Most values of one statement; SQLite takes 32,766, PostgreSQL 65,535.
@@ -127,11 +126,9 @@ pub(super) async fn heads(
     project: ProjectId,
     kind: Kind,
 ) -> Result<Vec<Document>, MetadataError> {
-    let columns = Document::columns();
-    let mut select = Builder::of(format!("SELECT {columns} FROM documents WHERE project_id = "));
-    select.push_bind(project.0).push(" AND kind = ").push_bind(kind.name());
-    select.push(" AND NOT deleted ORDER BY id DESC");
-    Ok(select.build_as().fetch_all(connection).await?)
+    let select =
+        Document::select("WHERE project_id = $1 AND kind = $2 AND NOT deleted ORDER BY id DESC");
+    Ok(select.bind(project.0).bind(kind.name()).fetch_all(connection).await?)
 }
 
 /// Reads the documents of a kind that are not deleted, of one project or of all.
