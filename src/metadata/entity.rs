@@ -196,6 +196,16 @@ pub(super) const fn concat<const N: usize>(lists: &[&[Column]]) -> [Column; N] {
     all
 }
 
+/// All statements that write rows, except [`Entity::put`] and [`Entity::update`] of what never changes.
+#[cfg(test)]
+pub(super) fn written<E: Entity>() -> Vec<String> {
+    let mut all = vec![inserting::<E>(), inserting_new::<E>(), deleting::<E>()];
+    if is_changed::<E>() {
+        all.extend([putting::<E>(), updating::<E>()]);
+    }
+    all
+}
+
 const fn has_key<E: Entity>() -> bool {
     let mut columns = E::COLUMNS;
     while let [column, after @ ..] = columns {
@@ -224,6 +234,7 @@ fn names<E: Columns>(is_asked: IsAsked) -> impl Iterator<Item = &'static str> {
     E::COLUMNS.iter().filter(move |column| is_asked(column)).map(|column| column.name)
 }
 
+/// The beginning of a statement that selects.
 pub(super) fn selecting<E: Columns>() -> String {
     format!("SELECT {} FROM {}", E::columns(), E::TABLE)
 }
