@@ -366,3 +366,41 @@ async fn next_position(connection: &mut Conn) -> Result<i64, MetadataError> {
     let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
     Ok(sql::query_scalar(next).fetch_one(connection).await?)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{Scope, diff};
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(object) = value else { panic!("not an object") };
+        object
+    }
+
+    #[test]
+    fn differences_name_the_field_and_both_values() {
+        let before = object(json!({"a": 1, "b": null, "c": "x", "d": [1], "e": null}));
+        let after = object(json!({"a": 2, "b": "new", "c": null, "d": [1], "f": true}));
+        let change = |action: &str, field: &str, before: Value, after: Value| {
+            json!({"type": "Cohort", "action": action, "field": field, "before": before,
+                "after": after})
+        };
+        assert_eq!(
+            diff(Scope::Cohort, &before, &after),
+            [
+                change("changed", "a", json!(1), json!(2)),
+                change("created", "b", json!(null), json!("new")),
+                change("deleted", "c", json!("x"), json!(null)),
+                change("created", "f", json!(null), json!(true)),
+            ]
+        );
+    }
+
+    #[test]
+    fn scopes_have_their_names() {
+        assert_eq!(Scope::FeatureFlag.name(), "FeatureFlag");
+        assert_eq!(Scope::parse("FeatureFlag"), Some(Scope::FeatureFlag));
+        assert_eq!(Scope::parse("Survey"), None);
+    }
+}
