@@ -29,8 +29,8 @@ impl Write {
         self.log_entry(by, new, new.entry(Verb::Created, Vec::new()), None).await
     }
 
-    /// Overwrites the entity `before` in the name of `by`.
-    pub(crate) async fn change<E: Entity + Logged>(
+    /// Overwrites the entity `before` in the name of `by`, if anything is another.
+    pub(crate) async fn change<E: Entity + Logged + PartialEq>(
         &mut self,
         by: UserId,
         before: &E,
@@ -40,13 +40,16 @@ impl Write {
     }
 
     /// As [`Write::change`]; `trigger` as for [`Write::log_triggered`].
-    pub(crate) async fn change_triggered<E: Entity + Logged>(
+    pub(crate) async fn change_triggered<E: Entity + Logged + PartialEq>(
         &mut self,
         by: UserId,
         before: &E,
         after: &E,
         trigger: Option<Value>,
     ) -> Result<(), MetadataError> {
+        if after == before {
+            return Ok(());
+        }
         after.update().execute(self.connection()).await?;
         match after.changed(before) {
             Some(change) => self.log_entry(by, after, change, trigger).await,
@@ -73,7 +76,7 @@ impl Write {
     ) -> Result<(), MetadataError> {
         match entity.subject().project {
             Some(project) => self.log_triggered(project, Some(by), change, trigger).await,
-            None => self.log_everywhere(by, change).await,
+            None => self.log_triggered_everywhere(by, change, trigger).await,
         }
     }
 
@@ -94,9 +97,18 @@ impl Write {
         user: UserId,
         change: Change,
     ) -> Result<(), MetadataError> {
+        self.log_triggered_everywhere(user, change, None).await
+    }
+
+    async fn log_triggered_everywhere(
+        &mut self,
+        user: UserId,
+        change: Change,
+        trigger: Option<Value>,
+    ) -> Result<(), MetadataError> {
         let (base, organization) = (Arc::clone(&self.base), self.user(user)?.organization);
         for project in base.projects().filter(|project| project.organization == organization) {
-            self.log(project.id, Some(user), change.clone()).await?;
+            self.log_triggered(project.id, Some(user), change.clone(), trigger.clone()).await?;
         }
         Ok(())
     }
