@@ -143,5 +143,6 @@ pub(crate) async fn live(
     .bind(kind.name())
     .bind(only.map(|project| project.0));
     let found: Vec<DocumentText> = select.fetch_all(connection).await?;
-    found.iter().map(DocumentText::whole).collect()
+    // Each text is freed once its document was read: together they may be 64 MB for a project.
+    found.into_iter().map(|text| text.whole()).collect()
 }
