@@ -49,14 +49,14 @@ impl fmt::Display for KeyId {
 }
 
 stored! {
-    UserId as i64: |id| id.0, |raw| Some(Self(raw));
-    KeyId as i64: |id| id.0, |raw| Some(Self(raw));
+    UserId as i64: |id| id.0, |raw| Ok(Self(raw));
+    KeyId as i64: |id| id.0, |raw| Ok(Self(raw));
     Vec<ProjectId> as String: |ids| Value::from_iter(ids.iter().map(|id| id.0)).to_string(), |text| {
-        let ids: Vec<i64> = json::restore(text.as_bytes()).ok()?;
-        Some(ids.into_iter().map(ProjectId).collect())
+        let ids: Vec<i64> = json::restore(text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(ids.into_iter().map(ProjectId).collect())
     };
     // A row has the id alone; whoever reads it puts the user there.
-    Arc<User> as i64: |user| user.id.0, |raw| Some(Self::new(User { id: UserId(raw), ..User::default() }));
+    Arc<User> as i64: |user| user.id.0, |raw| Ok(Self::new(User { id: UserId(raw), ..User::default() }));
 }
 
 entity! {

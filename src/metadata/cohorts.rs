@@ -37,7 +37,7 @@ impl fmt::Display for CohortId {
     }
 }
 
-stored! { CohortId as i64: |id| id.0, |raw| Some(Self(raw)); }
+stored! { CohortId as i64: |id| id.0, |raw| Ok(Self(raw)); }
 
 entity! {
     /// A cohort as stored.

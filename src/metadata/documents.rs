@@ -60,7 +60,7 @@ pub struct DocumentKey {
     pub id: i64,
 }
 
-stored! { Arc<str> as String: |text| text.as_ref().to_owned(), |text| Some(text.into()); }
+stored! { Arc<str> as String: |text| text.as_ref().to_owned(), |text| Ok(text.into()); }
 
 entity! {
     /// A document as stored.

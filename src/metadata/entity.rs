@@ -25,8 +25,12 @@ pub(super) trait Stored: Sized {
 
     fn store(&self) -> Self::Raw;
 
-    /// The inverse of [`Stored::store`]; `None` for what it never returns.
-    fn restore(raw: Self::Raw) -> Option<Self>;
+    /// The inverse of [`Stored::store`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with what it never returns. Logs show it, so it has nothing of a secret.
+    fn restore(raw: Self::Raw) -> Result<Self, String>;
 
     /// The value in the activity log.
     fn shown(&self) -> Value {
@@ -307,12 +311,12 @@ where
     R: sqlx::Row,
     &'static str: ColumnIndex<R>,
 {
-    T::restore(row.try_get(column)?).ok_or_else(|| corrupt(table, column))
+    T::restore(row.try_get(column)?).map_err(|cause| corrupt(table, column, &cause))
 }
 
 /// The error of a column with a value that is none of its type.
-pub(super) fn corrupt(table: &'static str, column: &'static str) -> sqlx::Error {
-    let problem = format!("the column {column}");
+pub(super) fn corrupt(table: &'static str, column: &'static str, cause: &str) -> sqlx::Error {
+    let problem = format!("the column {column}: {cause}");
     sqlx::Error::Decode(Box::new(MetadataError::Corrupt { table, problem }))
 }
 
@@ -498,7 +502,7 @@ macro_rules! name {
     };
 }
 
-/// Declares how columns hold types: `type as raw: |value| raw, |raw| option of the value;`.
+/// Declares how columns hold types: `type as raw: |value| raw, |raw| the value or what is wrong;`.
 macro_rules! stored {
     ($($type:ty as $raw:ty: |$value:ident| $store:expr, |$cell:ident| $restore:expr;)+) => {$(
         impl $crate::entity::Stored for $type {
@@ -509,7 +513,7 @@ macro_rules! stored {
                 $store
             }
 
-            fn restore($cell: $raw) -> Option<Self> {
+            fn restore($cell: $raw) -> Result<Self, String> {
                 $restore
             }
         }
@@ -549,7 +553,8 @@ macro_rules! named {
         }
 
         $crate::entity::stored! {
-            $enum as String: |own| own.name().to_owned(), |name| Self::parse(&name);
+            $enum as String: |own| own.name().to_owned(),
+                |name| Self::parse(&name).ok_or_else(|| format!("no such {}: {name}", stringify!($enum)));
         }
     };
 }
@@ -557,11 +562,11 @@ macro_rules! named {
 pub(super) use {column, entity, name, named, stored, whole};
 
 stored! {
-    i64 as i64: |value| *value, |raw| Some(raw);
-    bool as bool: |value| *value, |raw| Some(raw);
-    String as String: |value| value.clone(), |raw| Some(raw);
-    ProjectId as i64: |id| id.0, |raw| Some(Self(raw));
-    Uuid as String: |uuid| uuid.to_string(), |raw| Self::parse_str(&raw).ok();
+    i64 as i64: |value| *value, |raw| Ok(raw);
+    bool as bool: |value| *value, |raw| Ok(raw);
+    String as String: |value| value.clone(), |raw| Ok(raw);
+    ProjectId as i64: |id| id.0, |raw| Ok(Self(raw));
+    Uuid as String: |uuid| uuid.to_string(), |raw| Self::parse_str(&raw).map_err(|error| error.to_string());
 }
 
 /// A nullable column.
@@ -575,11 +580,8 @@ where
         self.as_ref().map(T::store)
     }
 
-    fn restore(raw: Self::Raw) -> Option<Self> {
-        match raw {
-            Some(raw) => T::restore(raw).map(Some),
-            None => Some(None),
-        }
+    fn restore(raw: Self::Raw) -> Result<Self, String> {
+        raw.map(T::restore).transpose()
     }
 
     fn shown(&self) -> Value {
@@ -594,8 +596,8 @@ impl Stored for UnixMicros {
         self.0
     }
 
-    fn restore(raw: i64) -> Option<Self> {
-        Some(Self(raw))
+    fn restore(raw: i64) -> Result<Self, String> {
+        Ok(Self(raw))
     }
 
     fn shown(&self) -> Value {
@@ -614,8 +616,8 @@ macro_rules! stored_as_json {
                 serde_json::to_string(self).unwrap_or_else(|_| self.shown().to_string())
             }
 
-            fn restore(raw: String) -> Option<Self> {
-                json::restore(raw.as_bytes()).ok()
+            fn restore(raw: String) -> Result<Self, String> {
+                json::restore(raw.as_bytes()).map_err(|error| error.to_string())
             }
 
             fn shown(&self) -> Value {

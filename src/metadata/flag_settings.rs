@@ -12,7 +12,7 @@ mod operations;
 
 stored! {
     Matching as i64: |matching| match matching { Self::Legacy => 1, Self::Explicit => 2 },
-        |version| Some(if version == 2 { Self::Explicit } else { Self::Legacy });
+        |version| Ok(if version == 2 { Self::Explicit } else { Self::Legacy });
 }
 
 entity! {

@@ -29,7 +29,7 @@ impl fmt::Display for FlagId {
     }
 }
 
-stored! { FlagId as i64: |id| id.0, |raw| Some(Self(raw)); }
+stored! { FlagId as i64: |id| id.0, |raw| Ok(Self(raw)); }
 
 entity! {
     /// A feature flag as stored.

@@ -58,7 +58,10 @@ impl Level {
     }
 }
 
-stored! { Level as i64: |level| level.number(), |number| Self::from_number(number); }
+stored! {
+    Level as i64: |level| level.number(),
+        |number| Self::from_number(number).ok_or_else(|| format!("level {number}"));
+}
 
 /// A client's data for a new member.
 #[derive(Clone, Debug)]

@@ -79,7 +79,7 @@ impl PasswordHash {
     }
 }
 
-stored! { PasswordHash as String: |hash| hash.to_text(), |text| Self::parse(&text); }
+stored! { PasswordHash as String: |hash| hash.to_text(), |text| Self::parse(&text).ok_or_else(|| "no hash of a password".to_owned()); }
 
 impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -139,7 +139,8 @@ where
 {
     fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
         let (kind, index) = (row.try_get("kind")?, row.try_get("group_type_index")?);
-        Self::from_numbers(kind, index).ok_or_else(|| corrupt(Self::TABLE, "kind"))
+        let cause = || format!("kind {kind} of group type {index}");
+        Self::from_numbers(kind, index).ok_or_else(|| corrupt(Self::TABLE, "kind", &cause()))
     }
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for ScheduleId {
     }
 }
 
-stored! { ScheduleId as i64: |id| id.0, |raw| Some(Self(raw)); }
+stored! { ScheduleId as i64: |id| id.0, |raw| Ok(Self(raw)); }
 
 entity! {
     /// A scheduled change as stored.

@@ -150,7 +150,7 @@ impl KeyHash {
     }
 }
 
-stored! { KeyHash as String: |hash| hash.to_hex(), |text| Self::from_hex(&text); }
+stored! { KeyHash as String: |hash| hash.to_hex(), |text| Self::from_hex(&text).ok_or_else(|| "no hash of a key".to_owned()); }
 
 /// The displayed part of a key's value: `phx_...abcd`, or stars if it is too short to show a part.
 pub(super) fn mask(value: &str) -> String {

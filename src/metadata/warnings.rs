@@ -29,15 +29,16 @@ pub struct WarningSample {
 }
 
 stored! {
-    u64 as i64: |count| i64::try_from(*count).unwrap_or(i64::MAX), |raw| Self::try_from(raw).ok();
+    u64 as i64: |count| i64::try_from(*count).unwrap_or(i64::MAX), |raw| Self::try_from(raw).map_err(|_| format!("no count: {raw}"));
     Vec<WarningSample> as String: |samples| samples_json(samples), |text| {
-        let samples: Vec<Value> = json::restore(text.as_bytes()).ok()?;
+        let samples: Vec<Value> = json::restore(text.as_bytes()).map_err(|error| error.to_string())?;
         let sample = |sample: Value| {
             let at = sample.get("at").and_then(Value::as_i64)?;
             let details = sample.get("details").and_then(Value::as_object)?.clone();
             Some(WarningSample { at: UnixMicros(at), details })
         };
-        samples.into_iter().map(sample).collect()
+        let samples: Option<_> = samples.into_iter().map(sample).collect();
+        samples.ok_or_else(|| "a sample without a time and details".to_owned())
     };
 }
 

@@ -97,7 +97,10 @@ plain_fields! {
     is_remote_configuration: bool,
 }
 
-stored! { PlainFields as String: |fields| fields.to_json(), |text| json::restore(text.as_bytes()).ok(); }
+stored! {
+    PlainFields as String: |fields| fields.to_json(),
+        |text| json::restore(text.as_bytes()).map_err(|error| error.to_string());
+}
 
 impl PlainFields {
     /// The fields after `patch`, which also sets the flag to `active` if that is given.
