@@ -31,7 +31,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f
 
 named! {
     /// The kind of the changed object, named as in PostHog's API.
-    pub enum Scope {
+    pub enum Scope: parse {
         /// A feature flag.
         FeatureFlag = "FeatureFlag",
         /// An early access feature.

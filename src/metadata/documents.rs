@@ -36,7 +36,7 @@ const VIEWS_MAX: u32 = 50;
 named! {
     /// What a document is.
     #[derive(Default, Hash)]
-    pub enum Kind {
+    pub enum Kind: ALL, Stored {
         /// A named set of events.
         #[default]
         Action = "action",

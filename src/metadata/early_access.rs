@@ -32,7 +32,7 @@ const NO_EDITOR: &str = "You don't have sufficient permissions to modify the lin
 named! {
     /// The stage of a feature.
     #[derive(Default)]
-    pub enum Stage {
+    pub enum Stage: parse, Stored {
         /// Not shown to anyone.
         #[default]
         Draft = "draft",
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn stages_have_their_names() {
-        for stage in Stage::ALL {
+        use Stage::{Alpha, Archived, Beta, Concept, Draft, GeneralAvailability};
+        for stage in [Draft, Concept, Alpha, Beta, GeneralAvailability, Archived] {
             assert_eq!(Stage::parse(stage.name()), Some(stage));
         }
         assert_eq!(Stage::parse("Beta"), None);

@@ -520,46 +520,78 @@ macro_rules! stored {
     )+};
 }
 
-/// Declares an enumeration that the API and columns have by the names of its values.
+/// Declares an enumeration that the API has by the names of its values, and after the colon what else it needs of these:
+/// `ALL`, `NAMES`, `parse`, and `Stored` for columns.
 macro_rules! named {
+    ($(#[$about:meta])* pub enum $enum:ident $(: $($item:ident),+)? { $($values:tt)+ }) => {
+        $crate::entity::named_item! { enum [$(#[$about])*] $enum { $($values)+ } }
+        $crate::entity::named_items! { [$($($item)+)?] $enum { $($values)+ } }
+    };
+}
+
+/// The items of [`named!`] one by one.
+macro_rules! named_items {
+    ([] $enum:ident $values:tt) => {};
+    ([$item:ident $($further:ident)*] $enum:ident $values:tt) => {
+        $crate::entity::named_item! { $item [] $enum $values }
+        $crate::entity::named_items! { [$($further)*] $enum $values }
+    };
+}
+
+/// One item of [`named!`].
+macro_rules! named_item {
     (
-        $(#[$about:meta])*
-        pub enum $enum:ident { $($(#[$value_about:meta])* $value:ident = $name:literal,)+ }
+        enum [$($about:tt)*] $enum:ident { $($(#[$value_about:meta])* $value:ident = $name:literal,)+ }
     ) => {
-        $(#[$about])*
+        $($about)*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $enum {
             $($(#[$value_about])* $value,)+
         }
 
         impl $enum {
-            /// All of them.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
-
-            /// Their names in the API and in the store.
-            pub const NAMES: [&'static str; Self::ALL.len()] = [$($name),+];
-
             /// Its name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)+
                 }
             }
-
+        }
+    };
+    (ALL [] $enum:ident { $($(#[$about:meta])* $value:ident = $name:literal,)+ }) => {
+        impl $enum {
+            /// All of them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+        }
+    };
+    (NAMES [] $enum:ident { $($(#[$about:meta])* $value:ident = $name:literal,)+ }) => {
+        impl $enum {
+            /// The names of all.
+            pub const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
+        }
+    };
+    (parse [] $enum:ident { $($(#[$about:meta])* $value:ident = $name:literal,)+ }) => {
+        impl $enum {
             /// The one with this name.
             pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|own| own.name() == name)
+                match name {
+                    $($name => Some(Self::$value),)+
+                    _ => None,
+                }
             }
         }
-
+    };
+    (Stored [] $enum:ident { $($(#[$about:meta])* $value:ident = $name:literal,)+ }) => {
         $crate::entity::stored! {
-            $enum as String: |own| own.name().to_owned(),
-                |name| Self::parse(&name).ok_or_else(|| format!("no such {}: {name}", stringify!($enum)));
+            $enum as String: |own| own.name().to_owned(), |name| match name.as_str() {
+                $($name => Ok(Self::$value),)+
+                _ => Err(format!("no such {}: {name}", stringify!($enum))),
+            };
         }
     };
 }
 
-pub(super) use {column, entity, name, named, stored, whole};
+pub(super) use {column, entity, name, named, named_item, named_items, stored, whole};
 
 stored! {
     i64 as i64: |value| *value, |raw| Ok(raw);

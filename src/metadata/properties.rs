@@ -49,7 +49,7 @@ const PAIRS: Bounded = Bounded {
 named! {
     /// Type of the values of a property.
     #[derive(Hash, PartialOrd, Ord)]
-    pub enum ValueType {
+    pub enum ValueType: NAMES, parse, Stored {
         /// Text.
         String = "String",
         /// Numbers.

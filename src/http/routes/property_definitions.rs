@@ -268,20 +268,15 @@ fn refuse(detail: &'static str) -> Result<Owner, Problem> {
 
 impl Field for Option<Option<ValueType>> {
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
-        let named = fields.nullable_choice(name, &ValueType::ALL.map(ValueType::name))?;
-        Ok(named.map(|name| name.as_deref().and_then(value_type)))
+        let named = fields.nullable_choice(name, &ValueType::NAMES)?;
+        Ok(named.map(|name| name.as_deref().and_then(ValueType::parse)))
     }
 
     fn schema() -> Value {
-        let names = ValueType::ALL.map(|own| Value::from(own.name())).into_iter();
+        let names = ValueType::NAMES.into_iter().map(Value::from);
         let names: Vec<Value> = names.chain([Value::Null]).collect();
         json!({"type": ["string", "null"], "enum": names})
     }
-}
-
-/// The type of this name.
-pub(super) fn value_type(name: &str) -> Option<ValueType> {
-    ValueType::ALL.into_iter().find(|own| own.name() == name)
 }
 
 /// The definition of this id, with what users say of it, as of every event acknowledged so far.

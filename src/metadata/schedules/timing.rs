@@ -13,7 +13,7 @@ const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
 named! {
     /// The interval of a recurring change.
-    pub enum Interval {
+    pub enum Interval: NAMES, parse, Stored {
         /// 24 hours.
         Daily = "daily",
         /// 7 days of 24 hours.

@@ -317,7 +317,8 @@ proptest! {
             .iter()
             .map(|(key, value_type)| {
                 // The last two have no type.
-                let value_type = ValueType::ALL.get(*value_type).copied();
+                let value_type = ValueType::NAMES.get(*value_type);
+                let value_type = value_type.and_then(|name| ValueType::parse(name));
                 property(PropertyKind::Event, ["a", "b", "c"][*key], value_type)
             })
             .collect();

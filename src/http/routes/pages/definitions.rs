@@ -219,7 +219,7 @@ fn tags(sent: &Parameters) -> Vec<String> {
 fn value_type(name: &str) -> Result<Option<ValueType>, Problem> {
     let wrong = || not_a_choice("property_type", name);
     let named = Some(name).filter(|name| !name.is_empty());
-    named.map(|name| property_definitions::value_type(name).ok_or_else(wrong)).transpose()
+    named.map(|name| ValueType::parse(name).ok_or_else(wrong)).transpose()
 }
 
 /// Leads back to a definition that was changed.
