@@ -11,7 +11,7 @@ use crate::connection::Conn;
 use crate::entity::{Columns, Entity};
 use crate::error::MetadataError;
 use crate::violation::Violation;
-use crate::{Metadata, Write, annotations, disk};
+use crate::{Metadata, Write, annotations};
 use weir_event::id::ProjectId;
 
 /// A definition of events or of properties.
@@ -42,6 +42,12 @@ pub trait Definition: Entity + Logged + Clone + Sync {
     /// The first violation.
     fn check(_: &Self::Patch) -> Result<(), Violation> {
         Ok(())
+    }
+
+    /// Why a change was not stored, in words for people if an index refused it. None does unless a patch changes what is
+    /// unique.
+    fn refused(error: MetadataError) -> MetadataError {
+        error
     }
 
     /// Whether what was reported of `before` has to be reported again for this one.
@@ -125,12 +131,8 @@ impl Write {
         let noted = annotations::of(self.connection(), stored.id()).await?;
         let before = compared(stored, &noted);
         let notes = noted.edited(D::THING, patch, edit)?;
-        let taken = || {
-            let detail = format!("There is already an {} with this name.", D::NAME);
-            Violation::unique("name", detail)
-        };
         let updated = definition.update().execute(self.connection()).await;
-        updated.map_err(|error| disk::unless_taken(error.into(), taken))?;
+        updated.map_err(|error| D::refused(error.into()))?;
         let (project, id) = (definition.project(), definition.id());
         let notes = annotations::put(self.connection(), project, id, notes).await?;
         let scope = definition.subject().scope;

@@ -19,7 +19,7 @@ use crate::properties::{PairSeen, PropertySeen};
 use crate::record_times::RecordTime;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
-use crate::{Metadata, annotations, flag_calls, properties, record_times, sql};
+use crate::{Metadata, annotations, disk, flag_calls, properties, record_times, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
@@ -103,6 +103,11 @@ impl Definition for EventDefinition {
             check_text("name", name, NAME_MAX_CHARS)?;
         }
         check_property(&patch.notes)
+    }
+
+    fn refused(error: MetadataError) -> MetadataError {
+        let detail = "There is already an event definition with this name.";
+        disk::unless_taken(error, || Violation::unique("name", detail))
     }
 
     fn is_forgotten(&self, before: &Self) -> bool {
