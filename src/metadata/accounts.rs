@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::entity::{entity, stored};
+use crate::entity::{Numbered, entity, stored};
 use crate::members::Level;
 use crate::secrets::KeyHash;
 use crate::violation::Violation;
@@ -147,6 +147,13 @@ entity! {
         last_used_at: Option<UnixMicros>,
     }
 }
+
+impl Numbered for Project {}
+
+impl Numbered for User {}
+
+/// A revoked key keeps its row: its id stands for it, and is not given again.
+impl Numbered for PersonalKey {}
 
 impl Project {
     /// A project as it is made, without an id, an owner and a token.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::activity::{Logged, Scope, Subject};
-use crate::entity::{entity, stored};
+use crate::entity::{Numbered, entity, stored};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
@@ -79,6 +79,8 @@ entity! {
         deleted: bool [logged],
     }
 }
+
+impl Numbered for StoredCohort {}
 
 impl Logged for StoredCohort {
     const HAS_VERSIONS: bool = true;

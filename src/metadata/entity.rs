@@ -285,11 +285,16 @@ fn assigned(first: usize, names: impl Iterator<Item = &'static str>, separator: 
     parts.collect::<Vec<_>>().join(separator)
 }
 
-/// The id for a new row: the largest one plus one.
+/// An entity whose rows are numbered, in `id`, across all projects. Flags and documents are numbered by rules of their own, and what
+/// has a UUID is not numbered.
+pub(super) trait Numbered: Entity {}
+
+/// The id for a new row: the largest one plus one. So the id of the newest row is given again once that row is gone; where
+/// no id may be, the newest one stays.
 ///
 /// Safe because the transaction holds the write lock from its start, so no two inserts see the same
 /// maximum. It keeps the ids small, dense and the same on every replay of the same calls.
-pub(super) async fn next_id<E: Entity>(connection: &mut Conn) -> Result<i64, MetadataError> {
+pub(super) async fn next_id<E: Numbered>(connection: &mut Conn) -> Result<i64, MetadataError> {
     let next = format!("SELECT COALESCE(MAX(id), 0) + 1 FROM {}", E::TABLE);
     Ok(query_scalar(AssertSqlSafe(next)).fetch_one(connection).await?)
 }

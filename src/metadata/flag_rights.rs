@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::accounts::{User, UserId};
 use crate::connection::Conn;
-use crate::entity::entity;
+use crate::entity::{Numbered, entity};
 use crate::error::MetadataError;
 use crate::flags::{FlagId, StoredFlag};
 use crate::members::Level;
@@ -52,6 +52,8 @@ entity! {
         updated_at: i64,
     }
 }
+
+impl Numbered for ResourceAccess {}
 
 /// The rights of all users, as far as they differ from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

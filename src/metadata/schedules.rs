@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::accounts::UserId;
-use crate::entity::{Entity, Patch, entity, next_id, stored};
+use crate::entity::{Entity, Numbered, Patch, entity, next_id, stored};
 use crate::error::MetadataError;
 use crate::flags::{FlagId, StoredFlag};
 use crate::schedules::operation::Operation;
@@ -92,6 +92,8 @@ entity! {
         timing: TimingPatch,
     }
 }
+
+impl Numbered for ScheduledChange {}
 
 /// A client's data for a new scheduled change.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::accounts::{KeyId, UserId};
-use crate::entity::entity;
+use crate::entity::{Numbered, entity};
 use crate::secrets::KeyHash;
 use weir_base::clock::UnixMicros;
 
@@ -48,6 +48,9 @@ entity! {
         used_at: UnixMicros,
     }
 }
+
+/// The newest row stays after its end, so no id is given again.
+impl Numbered for Session {}
 
 impl Session {
     /// Whether a use at `now` is within an hour of the stored one.

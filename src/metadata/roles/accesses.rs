@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb};
-use crate::entity::{Columns, Entity, entity, next_id};
+use crate::entity::{Columns, Entity, Numbered, entity, next_id};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::roles::Role;
@@ -26,6 +26,8 @@ entity! {
         updated_at: i64,
     }
 }
+
+impl Numbered for RoleAccess {}
 
 /// A flag that a role may change.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
