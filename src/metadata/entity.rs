@@ -178,10 +178,6 @@ pub(super) trait Entity: Columns {
 pub(super) trait Patch<E> {
     /// The entity with the changes.
     fn applied(self, to: E) -> E;
-
-    /// Leaves every field unchanged for which `is_kept` returns false; it gets the name of the field and its new value as
-    /// the activity log shows it.
-    fn retain(&mut self, is_kept: impl FnMut(&'static str, Value) -> bool);
 }
 
 /// The columns of all lists, of which there are `N`.
@@ -352,6 +348,8 @@ pub(super) fn corrupt(table: &'static str, column: &'static str, cause: &str) ->
 ///
 /// A field is held by the column with its name, or by that after `as`. The marks are the methods of [`Column`].
 ///
+/// `pub struct FeaturePatch: retain` also has a method that takes changes back.
+///
 /// `of` in place of `in` declares what has some of the columns of the table, such as a part: it can be read, and not written.
 macro_rules! entity {
     (
@@ -366,7 +364,7 @@ macro_rules! entity {
         $(apart { $($(#[$other_about:meta])* $other:ident: $other_type:ty,)+ })?
         $(
             $(#[$patch_about:meta])*
-            pub struct $patch:ident {
+            pub struct $patch:ident $(: $patch_item:ident)? {
                 $(
                     $(#[$patched_about:meta])*
                     $patched:ident: $patched_type:ty $(as $patched_column:literal)?
@@ -467,17 +465,32 @@ macro_rules! entity {
                     $(if let Some(value) = self.$patched { to.$patched = value; })*
                     to
                 }
-
-                fn retain(&mut self, mut is_kept: impl FnMut(&'static str, serde_json::Value) -> bool) {
-                    $(
-                        let shown = self.$patched.as_ref().map($crate::entity::Stored::shown);
-                        if shown.is_some_and(|value| !is_kept(stringify!($patched), value)) {
-                            self.$patched = None;
-                        }
-                    )*
-                }
             }
+
+            $crate::entity::patch_item! { [$($patch_item)?] $patch { $($patched)* } }
         )?
+    };
+}
+
+/// What a patch has besides, named after its colon.
+macro_rules! patch_item {
+    ([] $patch:ident { $($name:ident)* }) => {};
+    ([retain] $patch:ident { $($name:ident)* }) => {
+        impl $patch {
+            /// Leaves every field unchanged for which `is_kept` returns false; it gets the name of the field and its new value
+            /// as the activity log shows it.
+            pub(crate) fn retain(
+                &mut self,
+                mut is_kept: impl FnMut(&'static str, serde_json::Value) -> bool,
+            ) {
+                $(
+                    let shown = self.$name.as_ref().map($crate::entity::Stored::shown);
+                    if shown.is_some_and(|value| !is_kept(stringify!($name), value)) {
+                        self.$name = None;
+                    }
+                )*
+            }
+        }
     };
 }
 
@@ -596,7 +609,7 @@ macro_rules! named_item {
     };
 }
 
-pub(super) use {column, entity, name, named, named_item, named_items, stored, whole};
+pub(super) use {column, entity, name, named, named_item, named_items, patch_item, stored, whole};
 
 stored! {
     i64 as i64: |value| *value, |raw| Ok(raw);
@@ -672,6 +685,7 @@ mod tests {
 
     use super::{Columns, Entity, Patch, inserting_new};
     use crate::activity::EntryText;
+    use crate::flags::FlagPatch;
     use crate::roles::{Role, RolePatch};
     use crate::schedules::ScheduledChange;
 
@@ -699,9 +713,12 @@ mod tests {
     #[test]
     fn a_patch_changes_what_it_has() {
         let role = Role { name: "a".to_owned(), created_at: 7, ..Role::default() };
-        let mut patch =
-            RolePatch { name: Some("b".to_owned()), feature_flags_access_level: Some(1) };
-        patch.retain(|name, value| name != "name" || value != json!("b"));
+        let flag =
+            FlagPatch { name: Some("b".to_owned()), deleted: Some(true), ..FlagPatch::default() };
+        let mut kept = flag.clone();
+        kept.retain(|name, value| name != "name" || value != json!("b"));
+        assert_eq!((kept.name, kept.deleted), (None, flag.deleted));
+        let patch = RolePatch { name: None, feature_flags_access_level: Some(1) };
         let after = patch.applied(role.clone());
         assert_eq!(after, Role { feature_flags_access_level: 1, ..role });
         let logged = after.logged_cells().into_iter().collect::<Vec<_>>();

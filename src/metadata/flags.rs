@@ -51,7 +51,7 @@ entity! {
         last_modified_by: Option<UserId>,
     }
     /// A client's data for a flag; `None` leaves a field unchanged, or a new flag with its default, and `Some(None)` empties it.
-    pub struct FlagPatch {
+    pub struct FlagPatch: retain {
         /// Its description; the API calls it `name`.
         name: String [logged],
         /// The name that SDKs use.

@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::entity::Patch;
 use crate::error::MetadataError;
 use crate::flag_rules;
 use crate::flags::plain::PlainFields;
