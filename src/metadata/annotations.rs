@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::entity::{Columns, Entity, Patch, entity};
+use crate::entity::{Columns, Patch, entity};
 use crate::error::MetadataError;
 use crate::violation::Violation;
 use crate::{Metadata, sql};
@@ -127,23 +127,15 @@ impl Metadata {
     }
 }
 
-/// The annotations of one definition.
-pub(super) async fn of(connection: &mut Conn, definition: Uuid) -> Result<Notes, MetadataError> {
-    let select = Notes::select("WHERE definition = $1");
-    let found = select.bind(definition.to_string()).fetch_optional(connection).await?;
-    Ok(found.unwrap_or_default())
-}
-
-/// Writes the annotations of one definition.
-pub(super) async fn put(
+/// The annotations of one definition of a project; empty if there are none.
+pub(super) async fn of(
     connection: &mut Conn,
     project: ProjectId,
     definition: Uuid,
-    notes: Notes,
 ) -> Result<Notes, MetadataError> {
-    let notes = Notes { definition, project, ..notes };
-    notes.put().execute(connection).await?;
-    Ok(notes)
+    let select = Notes::select("WHERE definition = $1").bind(definition.to_string());
+    let found = select.fetch_optional(connection).await?;
+    Ok(found.unwrap_or_else(|| Notes { definition, project, ..Notes::default() }))
 }
 
 /// Removes the annotations of a deleted definition.

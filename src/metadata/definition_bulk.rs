@@ -63,7 +63,7 @@ impl Metadata {
                     DefinitionPatch { tags: Some(tags), ..DefinitionPatch::default() }
                 }
                 BulkChange::Verified(wanted) => {
-                    let notes = annotations::of(write.connection(), *id).await?;
+                    let notes = annotations::of(write.connection(), project, *id).await?;
                     if notes.verified == *wanted {
                         continue;
                     }

@@ -67,7 +67,7 @@ impl Metadata {
     ) -> Result<(D, Notes), MetadataError> {
         let mut connection = self.shared.db.reader().await?;
         let definition = by_id(&mut connection, project, id).await?;
-        Ok((definition, annotations::of(&mut connection, id).await?))
+        Ok((definition, annotations::of(&mut connection, project, id).await?))
     }
 
     /// Changes a definition in the name of the user `by`.
@@ -128,13 +128,13 @@ impl Write {
     ) -> Result<(D, Notes), MetadataError> {
         let (definition, patch) = stored.clone().patched(patch);
         self.check_owner(&patch)?;
-        let noted = annotations::of(self.connection(), stored.id()).await?;
+        let (project, id) = (stored.project(), stored.id());
+        let noted = annotations::of(self.connection(), project, id).await?;
         let before = compared(stored, &noted);
         let notes = noted.edited(D::THING, patch, edit)?;
         let updated = definition.update().execute(self.connection()).await;
         updated.map_err(|error| D::refused(error.into()))?;
-        let (project, id) = (definition.project(), definition.id());
-        let notes = annotations::put(self.connection(), project, id, notes).await?;
+        notes.put().execute(self.connection()).await?;
         let scope = definition.subject().scope;
         let fields = diff(scope, &before, &compared(&definition, &notes));
         if !fields.is_empty() {

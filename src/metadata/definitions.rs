@@ -241,7 +241,7 @@ impl Metadata {
         let mut connection = self.shared.db.reader().await?;
         let found = find_by_name(&mut connection, project, name).await?;
         let definition = found.ok_or(MetadataError::NotFound("event definition"))?;
-        let notes = annotations::of(&mut connection, definition.id).await?;
+        let notes = annotations::of(&mut connection, project, definition.id).await?;
         Ok((definition, notes))
     }
 
@@ -276,9 +276,10 @@ impl Metadata {
         (patch.created_at, patch.last_seen_at) = (Some(at), None);
         let new = EventDefinition { project, ..EventDefinition::default() };
         let (new, notes) = new.patched(patch);
-        let notes = Notes::default().edited(EventDefinition::THING, notes, Edit { by, at })?;
         let definition = insert(write.connection(), new).await?;
-        let notes = annotations::put(write.connection(), project, definition.id, notes).await?;
+        let noted = Notes { definition: definition.id, project, ..Notes::default() };
+        let notes = noted.edited(EventDefinition::THING, notes, Edit { by, at })?;
+        notes.put().execute(write.connection()).await?;
         write.log(project, Some(by), definition.entry(Verb::Created, Vec::new())).await?;
         write.commit_unseen().await?;
         Ok((definition, notes))
