@@ -296,14 +296,6 @@ pub(super) trait Logged: Columns {
     }
 }
 
-/// The fields of an object, for [`diff`].
-pub(super) fn fields(object: Value) -> Map<String, Value> {
-    match object {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
-}
-
 impl Asked {
     /// Counts the entries of `project` that match.
     fn count(&self, project: ProjectId) -> QueryScalar<i64> {

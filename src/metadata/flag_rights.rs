@@ -43,7 +43,7 @@ entity! {
         /// [`CAN_VIEW`] or [`CAN_EDIT`].
         ///
         /// [`CAN_VIEW`]: crate::flag_rights::CAN_VIEW
-        access_level: i64,
+        access_level: i64 [logged_as("feature_flags_access_level")],
         /// The user who set it.
         created_by: Option<i64> [once],
         /// Time of creation, in microseconds since 1970.
@@ -113,16 +113,8 @@ pub(super) async fn default_level(
     connection: &mut Conn,
     organization: Uuid,
 ) -> Result<i64, MetadataError> {
-    Ok(set_level(connection, organization).await?.unwrap_or(CAN_EDIT))
-}
-
-/// The default level that an organization has set, if any.
-async fn set_level(
-    connection: &mut Conn,
-    organization: Uuid,
-) -> Result<Option<i64>, MetadataError> {
     let select = "SELECT access_level FROM resource_access
          WHERE organization = $1 AND resource = $2";
     let select = sql::query_scalar(select).bind(organization.to_string()).bind(FEATURE_FLAGS);
-    Ok(select.fetch_optional(connection).await?)
+    Ok(select.fetch_optional(connection).await?.unwrap_or(CAN_EDIT))
 }

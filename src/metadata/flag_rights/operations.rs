@@ -1,20 +1,17 @@
 //! Operations on the rights to change flags, and what they decide.
 
-use serde_json::json;
 use uuid::Uuid;
 
 use crate::accounts::{User, UserId};
 use crate::activity::{Change, Scope, Verb, diff};
 use crate::entity::{Columns, Entity, next_id};
 use crate::error::MetadataError;
-use crate::flag_rights::{
-    FEATURE_FLAGS, FlagRights, NO_EDITOR, NO_EDITOR_OF_ALL, ResourceAccess, set_level,
-};
+use crate::flag_rights::{FEATURE_FLAGS, FlagRights, NO_EDITOR, NO_EDITOR_OF_ALL, ResourceAccess};
 use crate::flags::StoredFlag;
 use crate::roles::check_level;
 use crate::snapshot::Snapshot;
 use crate::violation::Violation;
-use crate::{Metadata, Write, activity, disk, sql};
+use crate::{Metadata, Write, disk};
 
 impl Snapshot {
     /// Whether a user may change a flag.
@@ -79,7 +76,7 @@ impl Metadata {
             let detail = "This resource access already exists.";
             disk::unless_taken(error.into(), || Violation::unique("resource", detail))
         })?;
-        write.log_default(by, None, Some(access_level)).await?;
+        write.log_default(by, None, Some(&access)).await?;
         write.commit_rights().await?;
         Ok(access)
     }
@@ -98,14 +95,10 @@ impl Metadata {
         check_level("access_level", access_level)?;
         let mut write = self.begin().await?;
         let organization = write.user(by)?.organization;
-        let before = set_level(write.connection(), organization).await?;
-        let update = "UPDATE resource_access SET access_level = $1, updated_at = $2
-             WHERE id = $3 AND organization = $4 RETURNING *";
-        let update = sql::query_as(update).bind(access_level).bind(self.now().0).bind(id);
-        let update = update.bind(organization.to_string());
-        let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
-        let access = access.ok_or(MetadataError::NotFound("resource access"))?;
-        write.log_default(by, before, Some(access_level)).await?;
+        let before = write.resource_access(organization, id).await?;
+        let access = ResourceAccess { access_level, updated_at: self.now().0, ..before.clone() };
+        access.update().execute(write.connection()).await?;
+        write.log_default(by, Some(&before), Some(&access)).await?;
         write.commit_rights().await?;
         Ok(access)
     }
@@ -118,13 +111,9 @@ impl Metadata {
     pub async fn remove_resource_access(&self, by: UserId, id: i64) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let organization = write.user(by)?.organization;
-        let before = set_level(write.connection(), organization).await?;
-        let delete = "DELETE FROM resource_access WHERE id = $1 AND organization = $2";
-        let delete = sql::query(delete).bind(id).bind(organization.to_string());
-        if delete.execute(write.connection()).await? == 0 {
-            return Err(MetadataError::NotFound("resource access"));
-        }
-        write.log_default(by, before, None).await?;
+        let gone = write.resource_access(organization, id).await?;
+        gone.delete().execute(write.connection()).await?;
+        write.log_default(by, Some(&gone), None).await?;
         write.commit_rights().await
     }
 }
@@ -152,17 +141,29 @@ impl Write {
         }
     }
 
+    /// A default of an organization, as it is in this transaction.
+    async fn resource_access(
+        &mut self,
+        organization: Uuid,
+        id: i64,
+    ) -> Result<ResourceAccess, MetadataError> {
+        let select = ResourceAccess::select("WHERE id = $1 AND organization = $2");
+        let select = select.bind(id).bind(organization.to_string());
+        let found = select.fetch_optional(self.connection()).await?;
+        found.ok_or(MetadataError::NotFound("resource access"))
+    }
+
     /// Logs a change of the default of the organization of `by`.
     async fn log_default(
         &mut self,
         by: UserId,
-        before: Option<i64>,
-        after: Option<i64>,
+        before: Option<&ResourceAccess>,
+        after: Option<&ResourceAccess>,
     ) -> Result<(), MetadataError> {
         let organization = self.user(by)?.organization;
-        let fields =
-            |level: Option<i64>| activity::fields(json!({"feature_flags_access_level": level}));
-        let fields = diff(Scope::Organization, &fields(before), &fields(after));
+        let logged =
+            |own: Option<&ResourceAccess>| own.map(Columns::logged_cells).unwrap_or_default();
+        let fields = diff(Scope::Organization, &logged(before), &logged(after));
         if fields.is_empty() {
             return Ok(());
         }
