@@ -4,6 +4,7 @@
 //! returned once, by the call that creates the key.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,8 +56,6 @@ stored! {
         let ids: Vec<i64> = json::restore(text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(ids.into_iter().map(ProjectId).collect())
     };
-    // A row has the id alone; whoever reads it puts the user there.
-    Arc<User> as i64: |user| user.id.0, |raw| Ok(Self::new(User { id: UserId(raw), ..User::default() }));
 }
 
 entity! {
@@ -122,13 +121,13 @@ entity! {
 }
 
 entity! {
-    /// A private key of the management API.
+    /// The row of a private key of the management API.
     #[derive(Default)]
-    pub struct PersonalKey in "personal_keys" {
+    pub struct KeyRow in "personal_keys" {
         /// The id.
         id: KeyId [key],
-        /// The owner; the key has at most the rights of the user.
-        user: Arc<User> as "user_id" [once],
+        /// The owner.
+        user_id: UserId [once],
         /// Its label, for people.
         label: String,
         /// The hash of its value.
@@ -153,7 +152,23 @@ impl Numbered for Project {}
 impl Numbered for User {}
 
 /// A revoked key keeps its row: its id stands for it, and is not given again.
-impl Numbered for PersonalKey {}
+impl Numbered for KeyRow {}
+
+/// A private key of the management API: its row, with its owner in place of the id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PersonalKey {
+    /// The owner; the key has at most the rights of the user.
+    pub user: Arc<User>,
+    row: KeyRow,
+}
+
+impl Deref for PersonalKey {
+    type Target = KeyRow;
+
+    fn deref(&self) -> &KeyRow {
+        &self.row
+    }
+}
 
 impl Project {
     /// A project as it is made, without an id, an owner and a token.
@@ -175,6 +190,18 @@ impl User {
 }
 
 impl PersonalKey {
+    /// The key of `user` with this row.
+    pub fn of(user: Arc<User>, row: KeyRow) -> Self {
+        Self { row: KeyRow { user_id: user.id, ..row }, user }
+    }
+
+    /// The key after a change of its row.
+    pub(super) fn with(&self, change: impl FnOnce(&mut KeyRow)) -> Self {
+        let mut row = self.row.clone();
+        change(&mut row);
+        Self::of(Arc::clone(&self.user), row)
+    }
+
     /// Whether a use at `now` is within an hour of the stored one.
     pub fn is_use_noted(&self, now: UnixMicros) -> bool {
         self.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)
@@ -184,9 +211,9 @@ impl PersonalKey {
 /// The rights of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// See [`PersonalKey::scopes`].
+    /// See [`KeyRow::scopes`].
     pub scopes: Option<Vec<String>>,
-    /// See [`PersonalKey::projects`].
+    /// See [`KeyRow::projects`].
     pub projects: Option<Vec<ProjectId>>,
 }
 

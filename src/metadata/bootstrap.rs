@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::accounts::{KeyId, PersonalKey, Project, User, UserId, rows};
+use crate::accounts::{KeyId, KeyRow, Project, User, UserId, rows};
 use crate::entity::{Entity, next_id};
 use crate::error::MetadataError;
 use crate::members::{FIRST_KEY_LABEL, Level, Organization};
@@ -125,11 +125,8 @@ impl Metadata {
         let is_fixed = settings.personal_key.is_some();
         let value = settings.personal_key.unwrap_or_else(|| seed.personal_key());
         let label = if is_fixed { FIXED_LABEL } else { FIRST_KEY_LABEL };
-        let key = PersonalKey {
-            label: label.to_owned(),
-            is_fixed,
-            ..self.full_key(KeyId(1), &user, &value)
-        };
+        let key = self.full_key(KeyId(1), &user, &value);
+        let key = key.with(|row| (row.label, row.is_fixed) = (label.to_owned(), is_fixed));
         let connection = write.connection();
         let organization = Organization {
             id: project.organization,
@@ -192,12 +189,9 @@ impl Metadata {
         // The value may be that of a revoked key that the settings restore. It gets a new row,
         // because the id of the old one stands for the revoked key.
         rows::forget_revoked(write.connection(), hash).await?;
-        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
-        let key = PersonalKey {
-            label: FIXED_LABEL.to_owned(),
-            is_fixed: true,
-            ..self.full_key(id, user, value)
-        };
+        let id = KeyId(next_id::<KeyRow>(write.connection()).await?);
+        let key = self.full_key(id, user, value);
+        let key = key.with(|row| (row.label, row.is_fixed) = (FIXED_LABEL.to_owned(), true));
         key.insert().execute(write.connection()).await?;
         next.put_key(Arc::new(key));
         Ok(())

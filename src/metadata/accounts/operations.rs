@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::accounts::{
-    CreatedKey, Grant, KeyId, LABEL_MAX_CHARS, PROJECT_NAME_MAX_CHARS, PersonalKey, Project,
-    ProjectPatch, User, UserId, check_text, rows,
+    CreatedKey, Grant, KeyId, KeyRow, LABEL_MAX_CHARS, PROJECT_NAME_MAX_CHARS, PersonalKey,
+    Project, ProjectPatch, User, UserId, check_text, rows,
 };
 use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
@@ -101,7 +101,7 @@ impl Metadata {
         check_text("label", label, LABEL_MAX_CHARS)?;
         let mut write = self.begin().await?;
         let user = Arc::clone(write.user(user)?);
-        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
+        let id = KeyId(next_id::<KeyRow>(write.connection()).await?);
         let made = self.make_key(id, &user, label, grant, seed);
         made.key.insert().execute(write.connection()).await?;
         write.commit_with(|next| next.put_key(Arc::clone(&made.key))).await?;
@@ -120,20 +120,22 @@ impl Metadata {
         let value = seed.personal_key();
         let label = label.to_owned();
         let Grant { scopes, projects } = grant;
-        let key = PersonalKey { label, scopes, projects, ..self.full_key(id, user, &value) };
+        let key = self.full_key(id, user, &value).with(|row| {
+            (row.label, row.scopes, row.projects) = (label, scopes, projects);
+        });
         CreatedKey { key: Arc::new(key), value }
     }
 
     /// A key with full access and without a label, not used yet.
     pub(crate) fn full_key(&self, id: KeyId, user: &Arc<User>, value: &str) -> PersonalKey {
-        PersonalKey {
+        let row = KeyRow {
             id,
-            user: Arc::clone(user),
             hash: KeyHash::of(value),
             mask: secrets::mask(value),
             created_at: self.now(),
-            ..PersonalKey::default()
-        }
+            ..KeyRow::default()
+        };
+        PersonalKey::of(Arc::clone(user), row)
     }
 
     /// Changes the label of a key.
@@ -151,7 +153,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let stored = write.base.keys().find(|key| key.id == id).cloned();
         let stored = stored.ok_or(MetadataError::NotFound("key"))?;
-        let key = Arc::new(PersonalKey { label: label.to_owned(), ..stored.as_ref().clone() });
+        let key = Arc::new(stored.with(|row| row.label = label.to_owned()));
         key.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_key(Arc::clone(&key))).await?;
         Ok(key)
@@ -193,10 +195,10 @@ impl Metadata {
         let mut write = self.begin().await?;
         // Another request may have stored it while this one waited for the gate.
         let stored = match write.base.key(key.hash) {
-            Some(stored) if !stored.is_use_noted(now) => stored.as_ref().clone(),
+            Some(stored) if !stored.is_use_noted(now) => stored,
             _ => return Ok(()),
         };
-        let used = PersonalKey { last_used_at: Some(now), ..stored };
+        let used = stored.with(|row| row.last_used_at = Some(now));
         used.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_key(Arc::new(used))).await
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::accounts::{KeyId, PersonalKey, Project, User, UserId};
+use crate::accounts::{KeyId, KeyRow, PersonalKey, Project, User, UserId};
 use crate::connection::Conn;
 use crate::entity::Columns;
 use crate::error::MetadataError;
@@ -65,14 +65,14 @@ pub(crate) async fn keys(
     connection: &mut Conn,
     users: &BTreeMap<UserId, Arc<User>>,
 ) -> Result<Vec<PersonalKey>, MetadataError> {
-    let mut keys: Vec<PersonalKey> =
-        PersonalKey::select("WHERE revoked_at IS NULL").fetch_all(connection).await?;
-    for key in &mut keys {
-        let user = users.get(&key.user.id).ok_or_else(|| MetadataError::Corrupt {
-            table: PersonalKey::TABLE,
+    let select = KeyRow::select("WHERE revoked_at IS NULL");
+    let mut keys = Vec::new();
+    for row in select.fetch_all(connection).await? {
+        let user = users.get(&row.user_id).ok_or_else(|| MetadataError::Corrupt {
+            table: KeyRow::TABLE,
             problem: "no such user".to_owned(),
         })?;
-        key.user = Arc::clone(user);
+        keys.push(PersonalKey::of(Arc::clone(user), row));
     }
     Ok(keys)
 }

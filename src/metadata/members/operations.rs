@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::accounts::{
-    CreatedKey, Grant, KeyId, PersonalKey, User, UserId, UserPatch, check_text, rows,
+    CreatedKey, Grant, KeyId, KeyRow, PersonalKey, User, UserId, UserPatch, check_text, rows,
 };
 use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
@@ -94,7 +94,7 @@ impl Metadata {
                 user.insert().execute(write.connection()).await?;
             }
         }
-        let id = KeyId(next_id::<PersonalKey>(write.connection()).await?);
+        let id = KeyId(next_id::<KeyRow>(write.connection()).await?);
         let made = self.make_key(id, &user, FIRST_KEY_LABEL, grant, seed);
         made.key.insert().execute(write.connection()).await?;
         let mut next = write.base.as_ref().clone();
@@ -198,7 +198,7 @@ impl Metadata {
         user.update().execute(write.connection()).await?;
         let mut next = write.base.as_ref().clone();
         for key in write.base.keys().filter(|key| key.user.id == user.id) {
-            let key = PersonalKey { user: Arc::clone(&user), ..key.as_ref().clone() };
+            let key = PersonalKey::of(Arc::clone(&user), KeyRow::clone(key));
             next.put_key(Arc::new(key));
         }
         next.put_user(Arc::clone(&user));

@@ -7,7 +7,7 @@ use sqlx::postgres::PgTypeInfo;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqlSafeStr};
 
 use super::*;
-use crate::accounts::{PersonalKey, Project};
+use crate::accounts::{KeyRow, Project};
 use crate::activity::{Entry, EntryText};
 use crate::annotations::Notes;
 use crate::cohorts::StoredCohort;
@@ -79,7 +79,7 @@ fn of_declarations(sources: &[String]) -> (Vec<String>, Vec<String>) {
     let all = declared! {
         rows {
             DayOfWarnings, DocumentText, EarlyAccessFeature, EntryText, EventDefinition, FlagSettings, GroupType, Notes,
-            Organization, PersonalKey, Project, PropertyDefinition, ResourceAccess, Role, RoleAccess, RoleMember,
+            KeyRow, Organization, Project, PropertyDefinition, ResourceAccess, Role, RoleAccess, RoleMember,
             ScheduledChange, Session, Share, SharePassword, StoredCohort, StoredFlag, User,
         }
         parts { Document, Entry, PropertyKind, Timing, }

@@ -18,7 +18,7 @@ use crate::routes::store;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::key_kind::KeyKind;
-use weir_metadata::accounts::{KeyId, PersonalKey, User};
+use weir_metadata::accounts::{KeyId, KeyRow, PersonalKey, User};
 use weir_metadata::secrets::KeyHash;
 use weir_metadata::sessions::{SESSION_LIFE, Session};
 use weir_metadata::snapshot::Snapshot;
@@ -80,9 +80,9 @@ fn asker_of(snapshot: &Snapshot, session: &Session, value: &str) -> Option<Asker
 
 /// A key with all rights of the user. It is in no list; limits count it by its negative id.
 fn key_of(session: &Session, user: &Arc<User>, value: &str) -> PersonalKey {
-    PersonalKey {
+    let row = KeyRow {
         id: KeyId(-session.id),
-        user: Arc::clone(user),
+        user_id: user.id,
         label: "Session of the page".to_owned(),
         hash: KeyHash::of(value),
         mask: String::new(),
@@ -91,7 +91,8 @@ fn key_of(session: &Session, user: &Arc<User>, value: &str) -> PersonalKey {
         is_fixed: false,
         created_at: session.created_at,
         last_used_at: Some(session.used_at),
-    }
+    };
+    PersonalKey::of(Arc::clone(user), row)
 }
 
 /// Leads to the sign-in, and back to the address of `request` afterwards.
