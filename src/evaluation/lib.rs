@@ -1,6 +1,6 @@
-//! Flag evaluation of a request: [`Evaluator::load`] reads the person, its groups and its hash
-//! keys, one point look-up each, with read-your-writes. [`EvaluationContext::evaluate`] builds the
-//! subject from them. No HTTP, and no rules: those are in [`flags`](weir_flags).
+//! Flag evaluation of a request. [`Evaluator::load`] reads the person, its groups and its hash keys with one point
+//! look-up each, with read-your-writes consistency. [`EvaluationContext::evaluate`] builds the subject from them. No
+//! HTTP and no evaluation rules here: the rules are in [`flags`](weir_flags).
 
 pub mod membership;
 
@@ -26,30 +26,30 @@ use weir_metadata::hash_keys::{IDS_MAX, NewHashKey};
 use weir_metadata::snapshot::Snapshot;
 use weir_progress::barrier::{BarrierError, ReadBarrier};
 
-/// The subject of a flag request.
+/// A flag request: the person, device and groups to evaluate for.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationRequest<'a> {
     /// The project.
     pub project: ProjectId,
     /// The person.
     pub distinct_id: &'a str,
-    /// The distinct id before the login.
+    /// The distinct id before the login (`$anon_distinct_id`).
     pub anon_distinct_id: Option<&'a str>,
     /// The device.
     pub device_id: Option<&'a str>,
-    /// From group type to group key.
+    /// Group keys by group type.
     pub groups: &'a Map<String, Value>,
-    /// Properties that replace stored ones of the person.
+    /// Properties of the person that override the stored ones.
     pub person_properties: &'a Map<String, Value>,
-    /// From group type to properties that replace stored ones of the group.
+    /// Group properties by group type that override the stored ones.
     pub group_properties: &'a Map<String, Value>,
     /// Whether stored properties are ignored.
     pub supplied_only: bool,
 }
 
-/// Longest estimated time of an evaluation on an async thread, in nanoseconds. Passing it to the
-/// CPU pool, and the answer back, costs about 20 us of the async thread. With all threads busy the
-/// task waits twice, some milliseconds each.
+/// Largest cost estimate of an evaluation that runs inline on an async thread, in nanoseconds. A hand-over to the CPU
+/// pool and back costs about 20 us of the async thread; with all threads busy the task waits twice, some milliseconds
+/// each.
 const INLINE_NANOS_MAX: u64 = 200_000;
 
 /// An error of loading or evaluating.
@@ -80,13 +80,13 @@ impl EvaluationError {
 /// The stores that evaluations read, and the threads that they run on; clones share them.
 #[derive(Clone)]
 pub struct Evaluator {
-    /// Waits until persons include the newest event.
+    /// Read barrier: waits until the identity store has applied the newest event.
     barrier: ReadBarrier,
-    /// Hash keys.
+    /// Store of the hash keys.
     metadata: Metadata,
-    /// Writes of hash keys continue when their client hangs up.
+    /// Spawns writes of hash keys, so that they complete even if the client disconnects.
     tasks: Tasks,
-    /// The CPU pool, for long evaluations and for reads at many places of the disk.
+    /// The CPU pool, for long evaluations and for scattered disk reads.
     cpu: CpuPool,
 }
 
@@ -173,8 +173,8 @@ impl Evaluator {
         Ok(self.cpu.run(evaluation).await?)
     }
 
-    /// Reads the distinct ids whose hash keys apply, at most as many of each person as are looked
-    /// up. Runs on the CPU pool, because the ids of a person are spread over the disk.
+    /// Reads the distinct ids whose hash keys apply, at most [`IDS_MAX`] of each person. Runs on the CPU pool,
+    /// because the ids of a person are scattered over the disk.
     async fn ids_of(
         &self,
         view: &Arc<View>,
@@ -203,8 +203,8 @@ impl Evaluator {
         self.cpu.run(look_up).await.ok()?.ok()
     }
 
-    /// The hash keys of the request. With a distinct id from before the login, flags with
-    /// experience continuity that have a hash key for neither person store that id.
+    /// Hash keys that apply to the request. If the request has a distinct id from before the login, each flag with
+    /// experience continuity that has a hash key for neither person stores that id as its hash key.
     async fn hash_keys(
         &self,
         metadata: &Snapshot,
@@ -260,7 +260,7 @@ impl EvaluationContext {
         Ok(())
     }
 
-    /// The person, if there is one.
+    /// The stored person, if it exists.
     pub fn person(&self) -> Option<&Person> {
         self.person.as_deref()
     }
@@ -308,7 +308,7 @@ impl EvaluationContext {
     }
 }
 
-/// The key of a group, if it is valid: a text that is not empty, or a number.
+/// The key of a group, if it is valid: a non-empty string, or a number.
 fn group_key(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text)),
@@ -321,7 +321,7 @@ fn group_key(value: &Value) -> Option<Cow<'_, str>> {
 struct HashKeyIds {
     /// Distinct ids of the person of the request.
     own: Vec<String>,
-    /// The id before the login, if the request has it: the id, distinct ids of its person, and
-    /// whether that is the same person by now.
+    /// Only if the request has an id from before the login: that id, the distinct ids of its person, and whether it
+    /// is by now the same person as that of the request.
     before: Option<(String, Vec<String>, bool)>,
 }

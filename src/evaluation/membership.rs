@@ -1,4 +1,4 @@
-//! Whether stored persons are in cohorts, by the rules of flag evaluation: for counts, lists and filters.
+//! Cohort membership of stored persons by the rules of flag evaluation, for counts, lists and filters.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use weir_identity::person::Person;
 use weir_identity::view::View;
 use weir_metadata::cohorts::CohortId;
 
-/// Whether a person is in the cohort `id` of `set`, as of `now`.
+/// Returns a predicate: whether a person is in the cohort `id` of `set`, as of `now`.
 pub fn membership(
     set: Arc<CohortSet>,
     project: ProjectId,
@@ -24,7 +24,8 @@ pub fn membership(
     move |view, person| is_member(view, id.0, person)
 }
 
-/// Whether a person is in a cohort of `set`, as of `now`. Nobody is in one that is not there.
+/// Returns a predicate: whether a person is in a given cohort of `set`, as of `now`. False for a cohort that `set`
+/// does not contain.
 pub fn memberships(
     set: Arc<CohortSet>,
     project: ProjectId,
@@ -37,7 +38,8 @@ pub fn memberships(
     }
 }
 
-/// What is asked of a person as a subject, with its uuids.
+/// Builds the evaluation subject of a stored person and calls `ask` with it and with a function that reads the uuids
+/// of the person.
 pub fn with_subject<T>(
     view: &View,
     project: ProjectId,
@@ -52,12 +54,13 @@ pub fn with_subject<T>(
     ask(&subject, &|| uuids_of(view, project, person))
 }
 
-/// Distinct ids of a person that count for the lists that it is in, the oldest ones: who has more is
-/// many people under one id, and a flag asks for this. They are read in less than a millisecond.
+/// Most distinct ids of a person, oldest first, that count for its membership in static cohorts. A person with more
+/// of them is many people under one id, and membership is read during flag requests: this many ids are read in less
+/// than a millisecond.
 const IDS_MAX: usize = 1000;
 
-/// The uuids that the person ever had: its own, and those of the persons that were merged into it,
-/// which follow from its first [`IDS_MAX`] distinct ids. `None` if they cannot be read.
+/// All uuids that the person ever had: its own, and those of the persons that were merged into it, which are derived
+/// from its first [`IDS_MAX`] distinct ids. `None` if they cannot be read.
 pub fn uuids_of(view: &View, project: ProjectId, person: &Person) -> Option<Vec<Uuid>> {
     let ids = view.first_ids(project, person.number, IDS_MAX).ok()?;
     let merged = ids.iter().map(|id| PersonId::of(project, id).0);

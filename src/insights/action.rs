@@ -1,6 +1,6 @@
-//! Actions: events that have in common what people did. [`Action`] is read from the steps that users save; an event is of
-//! it if it matches any of them, and a step if it has all that the step names: the event's name, the address of the
-//! page, properties, and what the elements of the page have.
+//! Actions: named sets of events, defined by steps. [`Action`] is parsed from the steps that users save. An event
+//! matches the action if it matches any step, and a step if it meets all conditions of the step: the event's name,
+//! the URL of the page, properties, and conditions on the DOM elements of the event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use weir_query::guard::watched::Watched;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
-/// Most steps of an action. Each one is a condition on every event.
+/// Most steps of an action. Each one is a condition that is evaluated for every event.
 pub const STEPS_MAX: usize = 50;
 
 /// Longest text of a step, in characters.
 const TEXT_MAX_CHARS: usize = 1000;
 
-/// The column of events that says which elements they are about.
+/// The column of events with the chain of DOM elements that they are about.
 const ELEMENTS: &str = "elements_chain";
 
-/// Names of the ways in which a text is compared.
+/// Operators that compare a text.
 const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
 
 /// The steps of an action.
@@ -46,12 +46,12 @@ pub struct Action {
 #[derive(Clone, Debug)]
 struct Step {
     event: Option<String>,
-    /// Its properties and the address of the page.
+    /// Its property filters, and the condition on the URL of the page.
     filters: Filters,
     parts: Arc<Parts>,
 }
 
-/// What elements must have, each one of them.
+/// Conditions on the elements of an event; each must be met by one of them.
 #[derive(Debug, Default)]
 struct Parts {
     tag: Option<String>,
@@ -61,20 +61,20 @@ struct Parts {
 }
 
 impl Action {
-    /// Reads a list of steps that stands in the request at `path`.
+    /// Parses a list of steps at `path` of the request.
     ///
     /// # Errors
     ///
-    /// A step is malformed or cannot be matched, or there are too many.
+    /// A step is malformed or has an invalid pattern or selector, or there are too many steps.
     pub fn parse(steps: &Value, path: &str) -> Result<Self, NodeError> {
         Self::of(Vec::read(steps, path)?, path)
     }
 
-    /// The same of steps that were read.
+    /// An action of steps that are decoded already.
     ///
     /// # Errors
     ///
-    /// There are too many, or one has a malformed text.
+    /// There are too many, or one has an invalid text.
     pub(crate) fn of(steps: Vec<nodes::Step>, path: &str) -> Result<Self, NodeError> {
         if steps.len() > STEPS_MAX {
             let detail = format!("An action has at most {STEPS_MAX} steps.");
@@ -90,7 +90,8 @@ impl Action {
         }
     }
 
-    /// The name of the action of the project with this id, which stands in the request at `field`; `None` if it has none.
+    /// The name of the action with this id, or `None` if it has no name. `field` is the path of the id in the
+    /// request, for errors.
     ///
     /// # Errors
     ///
@@ -107,11 +108,11 @@ impl Action {
         Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
     }
 
-    /// The action of the project with this id, which stands in the request at `field`.
+    /// Parses the action with this id. `field` is the path of the id in the request, for errors.
     ///
     /// # Errors
     ///
-    /// There is none, or it was deleted.
+    /// There is no such action, or it was deleted.
     pub fn find(
         engine: &Engine,
         project: ProjectId,
@@ -125,24 +126,24 @@ impl Action {
         Self::parse(steps, field)
     }
 
-    /// The filters of its steps.
+    /// The filters of its steps, one set per step.
     pub fn filters(&self) -> impl Iterator<Item = &Filters> {
         self.steps.iter().map(|step| &step.filters)
     }
 
-    /// The names of events that its steps have.
+    /// The event names of its steps.
     pub fn events(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| step.event.as_deref())
     }
 
-    /// The condition that an event is of it: true or false.
+    /// The condition that an event matches it; never null.
     pub fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
         let steps = self.steps.iter().map(|step| step.condition(engine, (view, project)));
         steps.reduce(Expr::or).unwrap_or_else(|| lit(false))
     }
 }
 
-/// The refusal of an id that no action has.
+/// The error for an id that no action has.
 fn unknown(id: i64, field: &str) -> NodeError {
     let detail = format!("There is no action with the id {id}.");
     NodeError { field: field.to_owned(), detail }
@@ -219,8 +220,8 @@ impl Parts {
         self.text.iter().chain(&self.href)
     }
 
-    /// Whether the elements of an event have all of them. Not all on one element: the text is often that of a child of
-    /// the link.
+    /// Whether the elements of an event meet all conditions. Different elements may meet them: the text is often that
+    /// of a child of the link.
     fn are_in(&self, elements: &[Element<'_>]) -> bool {
         let has = |name: &str, pattern: &Pattern| {
             let mut values = elements.iter().flat_map(|element| element.values(name));
@@ -235,14 +236,14 @@ impl Parts {
     }
 }
 
-/// The condition that the elements of an event have these parts.
+/// The condition that the elements of an event meet these conditions.
 fn of_elements(parts: Arc<Parts>) -> Expr {
     let pace = Pace::Slow(Watched::new(parts.patterns().cloned().collect()));
     let columns = [(ELEMENTS, DataType::Utf8View)];
     condition::condition("matches_elements", &columns, pace, move |columns, call| {
         let chains = columns.first().and_then(|column| column.as_string_view_opt());
         let Some(chains) = chains else { return Ok(BooleanArray::new_null(0)) };
-        // The rows of a batch have few different chains.
+        // Few chains in a batch are distinct, so the result is cached by chain.
         let mut known: HashMap<&str, bool> = HashMap::new();
         let is_in = |chain: &'_ str| parts.are_in(&elements(chain));
         let mut answers = Vec::with_capacity(chains.len());
@@ -256,7 +257,7 @@ fn of_elements(parts: Arc<Parts>) -> Expr {
     })
 }
 
-/// A text of a step, and how it is compared.
+/// A text of a step, the operator that compares it, and the default operator.
 struct Compared<'s> {
     text: Option<&'s str>,
     matching: Option<&'s str>,
@@ -264,11 +265,11 @@ struct Compared<'s> {
 }
 
 impl Compared<'_> {
-    /// The regular expression, if there is a text. Parts of texts may be found in any case.
+    /// The regular expression, if there is a text; `contains` is case-insensitive if `is_any_case`.
     ///
     /// # Errors
     ///
-    /// There is no such way to compare, as a sentence.
+    /// The operator is unknown, as a sentence.
     fn pattern(&self, is_any_case: bool) -> Result<Option<String>, String> {
         let matching = self.matching.unwrap_or(self.usual);
         if !MATCHINGS.contains(&matching) {
@@ -283,8 +284,8 @@ impl Compared<'_> {
     }
 }
 
-/// The regular expression of SQL's LIKE with `%` around the text: `%` and `_` in it stand for any characters and for
-/// one; a backslash takes the next one as it is.
+/// The regular expression of SQL's LIKE with `%` around the text: in it `%` matches any characters and `_` one
+/// character; a backslash escapes the next one.
 fn like(text: &str, is_any_case: bool) -> String {
     let mut pattern = String::from(if is_any_case { "(?is)" } else { "(?s)" });
     let mut characters = text.chars();

@@ -1,4 +1,4 @@
-//! What a question is answered with: [`Answered`].
+//! Result of a query: rows as JSON bytes, and response fields. See [`Answered`].
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use weir_api::insights;
 use weir_api::node::NodeError;
 use weir_query::output::lists::{Lists, Took};
 
-/// An answer, as two parts of a JSON object.
+/// A result, as two parts of a JSON object.
 #[derive(Debug)]
 pub struct Answered {
     /// The value of `results`.
     pub results: Bytes,
-    /// The other fields that depend on the question and the data, with commas between them.
+    /// The other fields that depend on the query and the data, comma-separated, without braces.
     pub fields: String,
-    /// Whether it stays right while the tables of the project do not change, as far as plans tell.
+    /// Whether the result is cacheable: it stays valid while the tables of the project do not change, as far as the
+    /// plan shows.
     pub is_lasting: bool,
-    /// Events that the question names, as far as plans tell.
+    /// Events that the query names, as far as the plan shows.
     pub events: Vec<String>,
 }
 
-/// What is told of rows beside them.
+/// Response fields beside the rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
     /// Names of the columns.
@@ -33,42 +34,42 @@ pub struct Told {
     /// Whether there are more rows.
     #[serde(rename = "hasMore")]
     pub has_more: bool,
-    /// Most rows; `None` if the question sets no limit.
+    /// Most rows; `None` if the query sets no limit.
     pub limit: Option<usize>,
-    /// Rows left out before.
+    /// Rows skipped before the first one.
     pub offset: usize,
-    /// The SQL that was asked.
+    /// The SQL as it was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// How many of the actors are not there any more.
+    /// How many of the actors no longer exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_actors_count: Option<usize>,
-    /// How long it took to find out.
+    /// Execution times.
     pub timings: Vec<Timing>,
 }
 
-/// How long a phase of finding an answer took, in PostHog's short names.
+/// Execution time of a phase of a query, in PostHog's short names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// The phase.
     pub k: &'static str,
-    /// Its seconds.
+    /// Its duration in seconds.
     pub t: f64,
 }
 
-/// What the asker of a question should hear of beside the answer.
+/// A warning that is returned beside the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// What kind of thing it is.
+    /// Its machine-readable code.
     pub code: &'static str,
     /// The name that it is about.
     pub name: String,
-    /// What it is.
+    /// Its text.
     pub detail: String,
 }
 
 impl Timing {
-    /// The phases of a query.
+    /// The phases of a query: planning and execution.
     pub fn of(took: Took) -> Vec<Self> {
         let phases = [("./plan", took.planning), ("./execute", took.execution)];
         phases.map(|(k, time)| Self { k, t: time.as_secs_f64() }).to_vec()
@@ -76,11 +77,11 @@ impl Timing {
 }
 
 impl Answered {
-    /// The answer to an insight.
+    /// The result of an insight, with how long it took.
     ///
     /// # Errors
     ///
-    /// It has no form in JSON.
+    /// The result cannot be encoded as JSON.
     pub fn of(results: &insights::Answer, took: Duration) -> Result<Self, NodeError> {
         let timings = [Timing { k: "./answer", t: took.as_secs_f64() }];
         let timings = serde_json::to_string(&timings).map_err(|error| failed(&error))?;
@@ -92,11 +93,11 @@ impl Answered {
         })
     }
 
-    /// Adds what the asker should hear of, if there is anything.
+    /// Adds the field `warnings`, if there are any.
     ///
     /// # Errors
     ///
-    /// It has no form in JSON.
+    /// They cannot be encoded as JSON.
     pub fn warned(mut self, warnings: &[Warning]) -> Result<Self, NodeError> {
         if !warnings.is_empty() {
             let warnings = serde_json::to_string(warnings).map_err(|error| failed(&error))?;
@@ -105,11 +106,11 @@ impl Answered {
         Ok(self)
     }
 
-    /// Rows.
+    /// Rows that are encoded already, and the fields beside them.
     ///
     /// # Errors
     ///
-    /// They have no form in JSON.
+    /// The fields cannot be encoded as JSON.
     pub fn of_rows(
         results: Bytes,
         told: &Told,
@@ -121,11 +122,11 @@ impl Answered {
         Ok(Self { results, fields, is_lasting, events })
     }
 
-    /// A page of a list of selected columns, whose types are told without their names.
+    /// A page of a list of selected columns. Its `types` are without the names of the columns.
     ///
     /// # Errors
     ///
-    /// It has no form in JSON.
+    /// The fields cannot be encoded as JSON.
     pub fn of_page(
         lists: Lists,
         (limit, offset): (usize, usize),

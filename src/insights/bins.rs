@@ -1,5 +1,5 @@
-//! Bins of the numbers that a property has: [`Bins`]. They are of equal width between the smallest number and the largest
-//! one, as PostHog's trends have them since they compute a breakdown in one query; before, they were quantiles.
+//! Histogram bins of a numeric property: [`Bins`]. They are of equal width between the minimum and the maximum, as in
+//! PostHog's trends since these compute a breakdown in one query; before, they were quantiles.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use weir_query::functions::text_number::number;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 
-/// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
+/// How far the label of the last bin extends beyond the maximum, which is in that bin (PostHog's figure).
 const BEYOND_LARGEST: f64 = 0.01;
 
-/// Numbers are written with an exponent from this one on, and below that one.
+/// Numbers are printed with an exponent from `LARGE` on, and below `SMALL`.
 const LARGE: f64 = 1e21;
 const SMALL: f64 = 1e-6;
 
-/// Bins of numbers, the smallest first.
+/// Bins of numbers, in ascending order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bins {
-    /// Where each begins; none where there are no numbers.
+    /// The lower bound of each bin; empty if there are no numbers.
     starts: Vec<f64>,
-    /// What each is called, such as `[10,17.5]`.
+    /// The label of each bin, such as `[10,17.5]`.
     labels: Vec<String>,
 }
 
 impl Bins {
-    /// So many bins from the smallest to the largest number.
+    /// Splits the range from the smallest to the largest number into `count` bins.
     fn new((smallest, largest): (f64, f64), count: u16) -> Self {
         let width = (largest - smallest) / f64::from(count);
         let edge = |at: u16| match width * f64::from(at) + smallest {
             edge if edge.is_finite() => edge,
-            // What lies between has no number.
+            // The width is not representable: interpolate between the bounds instead.
             _ => {
                 let part = f64::from(at) / f64::from(count);
                 largest * part + smallest * (1.0 - part)
@@ -48,7 +48,8 @@ impl Bins {
         Self { starts: (0..count).map(edge).collect(), labels: (0..count).map(label).collect() }
     }
 
-    /// The bins of columns of texts, each with so many: from the smallest to the largest finite number of `rows`.
+    /// The bins of text columns, each with its number of bins: from the smallest to the largest finite number in
+    /// `rows`.
     pub async fn measured(
         engine: &Engine,
         rows: DataFrame,
@@ -74,7 +75,7 @@ impl Bins {
         Ok(columns.iter().map(bins).collect())
     }
 
-    /// The name of the bin of a number; `None` where it has none.
+    /// The label of the bin that contains a number; `None` if none does.
     fn label(&self, number: f64) -> Option<&str> {
         if !number.is_finite() {
             return None;
@@ -83,7 +84,7 @@ impl Bins {
         self.labels.get(bin).map(String::as_str)
     }
 
-    /// The name of the bin of the number that the text of a column is; null where it is none.
+    /// Expression for the label of the bin of a text column that is parsed as a number; null if it is not numeric.
     pub fn labels_of(&self, column: &str) -> Expr {
         let bins = self.clone();
         let invoke = move |arguments: &[ColumnarValue]| {
@@ -104,19 +105,19 @@ impl Bins {
     }
 }
 
-/// The number that the text of a column is; null where it is none.
+/// Expression for a text column parsed as a number; null if it is not numeric.
 fn number_of(column: &str) -> Expr {
     number(cast(ident(column), DataType::Utf8))
 }
 
-/// The name of a bin.
+/// The label of a bin.
 fn label_of(start: f64, end: f64) -> String {
     format!("[{},{}]", written(start), written(end))
 }
 
-/// A number with as few digits as tell it from all others.
+/// The shortest decimal text that identifies a number.
 fn written(number: f64) -> String {
-    // Without the sign of a zero.
+    // Adding 0 turns -0 into 0.
     let number = number + 0.0;
     let size = number.abs();
     match size >= LARGE || (size < SMALL && size > 0.0) {
@@ -125,7 +126,7 @@ fn written(number: f64) -> String {
     }
 }
 
-/// The value of a breakdown that a client sends: the name of a bin may be a list of its two numbers.
+/// The label of the bin for a breakdown value that a client sends as a list of the bin's two bounds.
 pub fn name_of(value: &Value) -> Option<String> {
     match value.as_array()?.as_slice() {
         [start, end] => Some(label_of(start.as_f64()?, end.as_f64()?)),

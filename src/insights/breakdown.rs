@@ -1,4 +1,4 @@
-//! What an insight is split by: [`Breakdown`].
+//! Breakdown of an insight by property values or cohorts: [`Breakdown`].
 
 use std::collections::HashSet;
 
@@ -18,13 +18,13 @@ use weir_query::events::event_sessions::Kind;
 use weir_query::filter::matches::metadata_column;
 use weir_query::kernel::error::QueryError;
 
-/// Values of a breakdown unless a request says otherwise (PostHog's figure).
+/// Default of `breakdown_limit`, the number of values (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;
 
-/// Most values of a breakdown that a request may ask for.
+/// Largest `breakdown_limit`.
 const BREAKDOWN_LIMIT_MAX: usize = 500;
 
-/// Most values before those of a page.
+/// Largest `breakdown_offset`.
 const OFFSET_MAX: usize = 10_000;
 
 /// Most properties that one breakdown combines (PostHog's figure).
@@ -36,13 +36,13 @@ const BINS_MAX: u16 = 500;
 /// Most cohorts of one breakdown.
 const COHORTS_MAX: usize = 25;
 
-/// Between the values of several properties.
+/// Separates the values of several properties in one text.
 pub const SEPARATOR: &str = "\u{1f}";
 
-/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+/// Breakdown value that represents all values beyond the limit together (PostHog's).
 pub const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// The values of several properties as one text, as plans have it.
+/// The values of several properties concatenated to one text, as plans represent them.
 pub fn joined(values: impl IntoIterator<Item = Expr>) -> Expr {
     let mut parts = Vec::new();
     for value in values {
@@ -58,7 +58,7 @@ pub fn joined(values: impl IntoIterator<Item = Expr>) -> Expr {
     }
 }
 
-/// A value as a client sends it, a list where there are several properties, as plans have it.
+/// The text in plans for a breakdown value as a client sends it; for several properties that is a list.
 pub fn value_sent(value: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match value {
@@ -67,17 +67,17 @@ pub fn value_sent(value: &Value) -> String {
     }
 }
 
-/// The value of a breakdown that a client asks for the actors of; an empty list is none.
+/// The breakdown value whose actors a client requests; an empty list means none.
 pub fn of_value(sent: Option<&Value>) -> Option<Value> {
     sent.filter(|value| value.as_array().is_none_or(|values| !values.is_empty())).cloned()
 }
 
-/// Which values of a breakdown count.
+/// Filter of breakdown values.
 #[derive(Debug)]
 pub enum OfValue {
-    /// All.
+    /// All values.
     Any,
-    /// This one.
+    /// Only this one.
     One(String),
     /// All but these.
     Others(HashSet<String>),
@@ -94,32 +94,32 @@ impl OfValue {
     }
 }
 
-/// What a series or a funnel is split by.
+/// The breakdown of a series or a funnel.
 #[derive(Clone, Debug)]
 pub enum Breakdown {
-    /// It is not split.
+    /// No breakdown.
     Nothing,
-    /// The values of properties together.
+    /// Breakdown by the combined values of properties.
     Properties {
-        /// The properties: one at least.
+        /// The properties: at least one.
         properties: Vec<Property>,
-        /// Most values that are shown on their own.
+        /// Number of values that are shown on their own.
         limit: usize,
-        /// How many larger ones come before them, in trends: the values of earlier pages.
+        /// In trends: how many larger values are skipped before them, those of earlier pages.
         offset: usize,
-        /// Whether the values beyond the limit are left out, instead of shown together.
+        /// Whether the values beyond the limit are omitted, instead of shown as one.
         is_other_hidden: bool,
     },
-    /// Cohorts by their ids; `None` is everybody.
+    /// Breakdown by cohort ids; `None` represents all persons.
     Cohorts(Vec<Option<i64>>),
 }
 
 impl Breakdown {
-    /// What a `breakdownFilter` says.
+    /// Parses a `breakdownFilter`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn of(sent: BreakdownFilter) -> Result<Self, NodeError> {
         let limit = sent.breakdown_limit.unwrap_or(BREAKDOWN_LIMIT);
         if limit == 0 || limit > BREAKDOWN_LIMIT_MAX {
@@ -173,7 +173,7 @@ impl Breakdown {
         Ok(Self::Properties { properties, limit, offset, is_other_hidden })
     }
 
-    /// What a `breakdownFilter` says of an insight that shows the largest values alone.
+    /// Parses the `breakdownFilter` of an insight that shows only the largest values, without further pages.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Breakdown {
         }
     }
 
-    /// The place of the first value, among all, that comes after those that it shows on their own.
+    /// The rank, among all values, of the first one after those that it shows on their own.
     pub fn end_of_page(&self) -> usize {
         match self {
             Self::Properties { limit, offset, .. } => offset.saturating_add(*limit),
@@ -196,7 +196,7 @@ impl Breakdown {
     }
 }
 
-/// The path of a field.
+/// The path of a field of `breakdownFilter`.
 fn field(name: &str) -> String {
     format!("breakdownFilter.{name}")
 }
@@ -221,12 +221,12 @@ fn one_of_several(sent: BreakdownProperty, at: usize) -> Result<Property, NodeEr
     Ok(Property { is_url: sent.normalize_url, bins, ..owned.property()? })
 }
 
-/// A property that a breakdown names, and whose it is.
+/// A property that a breakdown names, and the entity that has it.
 struct Owned<'s> {
     key: &'s str,
     owner: Option<&'s str>,
     group: Option<usize>,
-    /// The fields in which these three stand.
+    /// The request fields that contain these three.
     names: [String; 3],
 }
 
@@ -275,7 +275,7 @@ impl Owned<'_> {
     }
 }
 
-/// How many bins the numbers of a property are put into: in the field `name`.
+/// Parses the number of histogram bins of a property, from the request field `name`.
 fn bins(sent: Option<usize>, name: &str) -> Result<Option<u16>, NodeError> {
     let Some(sent) = sent else { return Ok(None) };
     let bins = u16::try_from(sent).ok().filter(|bins| (1..=BINS_MAX).contains(bins));
@@ -301,11 +301,11 @@ fn cohorts(sent: &Value) -> Result<Breakdown, NodeError> {
     Ok(Breakdown::Cohorts(list.iter().map(one).collect::<Result<_, _>>()?))
 }
 
-/// The filters, and that the person is in a cohort; `None` is everybody.
+/// The filters, and that the person is in a cohort; `None` represents all persons.
 ///
 /// # Errors
 ///
-/// There are too many filters with it.
+/// There are too many filters with the additional one.
 pub fn in_cohort(filters: &Filters, cohort: Option<i64>) -> Result<Filters, NodeError> {
     let mut filters = filters.clone();
     if let Some(id) = cohort {

@@ -1,11 +1,11 @@
-//! The last answers to questions: [`Answers`], which are given again while they are still right.
+//! Cache of query results: [`Answers`]. A cached result is returned while it is still valid.
 //!
-//! What an answer depends on is of two kinds. What one can tell beforehand is part of its key: the request, the
-//! settings of the project, and which times relative dates stand for as of now. The rest is kept beside it and compared
-//! when it is asked for again ([`AsOf`]): events, persons and groups change with the project's newest record of the
-//! log, cohorts when their set is replaced. A question that compares something with the current time itself, such as
-//! "signed up less than 3 days ago", has no answer that stays right, so none is kept; of SQL its plan says whether it
-//! does ([`Answered::is_lasting`]).
+//! A result depends on two kinds of things. What is known before execution is part of the cache key: the request, the
+//! settings of the project, and the absolute times to which relative dates resolve now. The rest is stored with the
+//! result and compared on each look-up ([`AsOf`]): events, persons and groups by the project's newest log record,
+//! cohorts by the identity of their set. A query that compares a value with the current time itself, such as "signed
+//! up less than 3 days ago", has no stable result, so none is cached; for SQL the plan determines whether the result
+//! is cacheable ([`Answered::is_lasting`]).
 
 use std::sync::{Arc, Weak};
 
@@ -24,20 +24,20 @@ use weir_event::json;
 use weir_flags::cohorts::CohortSet;
 use weir_query::kernel::engine::Engine;
 
-/// Memory of an answer besides its text.
+/// Memory of a cached result besides its texts, in bytes.
 const ANSWER_BYTES: u64 = 512;
 
-/// Memory of a typical answer, for the size of the index.
+/// Memory of a typical result in bytes, to size the index of the cache.
 const ANSWER_TYPICAL_BYTES: u64 = 8192;
 
-/// An answer to a question.
+/// A query result with its response fields.
 #[derive(Debug)]
 pub struct Answer {
-    /// What PostHog's clients get as `results`, as JSON.
+    /// JSON value of the field `results` of PostHog's API.
     pub results: Bytes,
-    /// What they get beside it that depends on the question and the data: JSON fields with commas between them.
+    /// The other response fields that depend on the query and the data: JSON, comma-separated, without braces.
     pub fields: String,
-    /// Events that it names, as far as plans tell.
+    /// Events that the query names, as far as the plan shows.
     pub events: Vec<String>,
     /// When it was computed.
     pub at: UnixMicros,
@@ -45,7 +45,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The same in memory of its own, not of queries.
+    /// A copy in memory of its own, instead of memory shared with query buffers.
     pub fn copied(&self) -> Self {
         Self {
             results: Bytes::copy_from_slice(&self.results),
@@ -56,16 +56,16 @@ impl Answer {
         }
     }
 
-    /// What is told beside the results.
+    /// The response fields beside the results.
     ///
     /// # Errors
     ///
-    /// It is no JSON: a bug.
+    /// They are not valid JSON: a bug.
     pub fn told(&self) -> Result<Map<String, Value>, serde_json::Error> {
         json::restore(format!("{{{}}}", self.fields).as_bytes())
     }
 
-    /// Bytes of memory, roughly.
+    /// Approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
         let names = self.events.iter().map(String::len).fold(0, usize::saturating_add);
         let texts = self.results.len().saturating_add(self.fields.len()).saturating_add(names);
@@ -73,12 +73,12 @@ impl Answer {
     }
 }
 
-/// What an answer is right for.
+/// Version of the data from which a result was computed.
 #[derive(Clone, Debug)]
 struct AsOf {
-    /// The newest record of the project.
+    /// The newest log record of the project.
     latest: u64,
-    /// Its cohorts. They are not kept alive, but their address is not used again.
+    /// Its cohorts. The weak reference does not keep them alive, but prevents that their address is used again.
     cohorts: Option<Weak<CohortSet>>,
 }
 
@@ -98,13 +98,13 @@ impl AsOf {
     }
 }
 
-/// What identifies a question as of now: the digest of the project and of all that the answer depends on besides its
+/// Cache key of a query as of now: a digest of the project and of all that the result depends on besides the stored
 /// data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The key of the node `query` of a question, whose answer depends on this besides.
+    /// The key of the node `query` of a project with these settings, and with the additional dependencies `on`.
     pub fn of(query: &Value, owner: &ProjectSettings, on: &Dependence<'_>) -> Self {
         let mut digest = Sha256::new();
         let mut add = |part: &[u8]| {
@@ -114,7 +114,7 @@ impl Key {
         add(&owner.project.0.to_le_bytes());
         add(owner.timezone.as_bytes());
         add(&[u8::from(owner.is_monday_first)]);
-        // The keys of objects are in order.
+        // The JSON text is canonical: the keys of objects are sorted.
         add(owner.test_account_filters.to_string().as_bytes());
         for name in owner.person_names.iter().flatten() {
             add(name.as_bytes());
@@ -128,7 +128,7 @@ impl Key {
     }
 }
 
-/// As clients see it, with 64 hexadecimal digits.
+/// The format that clients see: `cache_` and 64 hexadecimal digits.
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("cache_")?;
@@ -136,7 +136,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The last answers, as many as fit. Clones share them.
+/// The cache of results, limited in memory. Clones share it.
 #[derive(Clone)]
 pub struct Answers {
     kept: Arc<Cache<Key, Arc<Answer>, Weight>>,
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Answers {
     }
 }
 
-/// Weighs answers.
+/// Weighs results by their memory.
 #[derive(Clone)]
 struct Weight;
 
@@ -160,19 +160,19 @@ impl Weighter<Key, Arc<Answer>> for Weight {
 }
 
 impl Answers {
-    /// Keeps answers of so many bytes together; none with 0.
+    /// A cache of `bytes_max` bytes; nothing is cached with 0.
     pub fn new(bytes_max: u64) -> Self {
         let items = usize::try_from(bytes_max / ANSWER_TYPICAL_BYTES).unwrap_or(usize::MAX);
         let kept = Arc::new(Cache::with_weighter(items.max(16), bytes_max, Weight));
         Self { kept, bytes_max }
     }
 
-    /// Bytes of the answers that are kept.
+    /// Memory of the cached results in bytes.
     pub fn bytes(&self) -> u64 {
         self.kept.weight()
     }
 
-    /// The kept answer, if it is still right.
+    /// The cached result, if it is still valid; a stale one is evicted.
     pub fn get(&self, key: &Key, engine: &Engine, project: ProjectId) -> Option<Arc<Answer>> {
         let answer = self.kept.get(key)?;
         if answer.as_of.is_same(&AsOf::now(engine, project)) {
@@ -182,7 +182,7 @@ impl Answers {
         None
     }
 
-    /// Computes the answer to a question of the project that depends on this, and keeps it if it may stay right.
+    /// Computes the result of a query of the project with these dependencies, and caches it if it is cacheable.
     pub async fn compute<E>(
         &self,
         key: &Key,
@@ -190,7 +190,8 @@ impl Answers {
         (engine, project): (&Engine, ProjectId),
         computing: impl Future<Output = Result<Answered, E>>,
     ) -> Result<Arc<Answer>, E> {
-        // Before the data that it is computed from: what comes in between makes it look older than it is.
+        // Read before the data: a write during the computation then makes the result look older than it is, never
+        // newer.
         let (as_of, at) = (AsOf::now(engine, project), engine.now());
         let Answered { results, fields, is_lasting, events } = computing.await?;
         let answer = Answer { results, fields, events, at, as_of };
@@ -203,7 +204,7 @@ impl Answers {
     }
 }
 
-/// Whether the answer to a question stays right while its data do not change.
+/// Whether the result stays valid while its data do not change.
 fn stays_right(on: &Dependence<'_>, engine: &Engine, project: ProjectId) -> bool {
     let is_on_now = on.is_on_now
         || on.is_on_cohorts && {
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// What the answer to a node depends on.
+    /// The dependencies of the result of a node.
     fn dependence<'o>(query: &Value, owner: &'o ProjectSettings, now: i64) -> Dependence<'o> {
         let mut on = Dependence::new(owner, UnixMicros(now));
         match query["kind"].as_str().unwrap() {
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(key(&events("all"), NOW), key(&events("all"), NOW + 11 * HOUR));
     }
 
-    /// Names of what an answer to a node depends on.
+    /// Names of the dependencies of the result of a node.
     fn named(query: &Value, owner: &ProjectSettings) -> Vec<&'static str> {
         let on = dependence(query, owner, NOW);
         let all =
@@ -379,7 +380,7 @@ mod tests {
         let rows: [(Value, &[&str]); 22] = [
             (filter("exact", json!("-7d")), &[]),
             (filter("is_date_before", json!("-7d")), &["now"]),
-            // Values may be spans before now.
+            // Values may be durations before now.
             (filter("is_date_after", json!("2026-01-01")), &["now"]),
             (trends(json!({"properties": {"a__is_date_before": "1d"}})), &["now"]),
             (trends(json!({"properties": cohort})), &["cohorts"]),

@@ -1,4 +1,5 @@
-//! The sizes of cohorts with a rule, which lists of cohorts show; and the members of those by events.
+//! Recomputes dynamic cohorts: the sizes that lists of cohorts show, and the members of cohorts with behavioral
+//! filters.
 
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ use weir_metadata::error::MetadataError;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 
-/// Counts the members of a cohort with a rule, and notes how many they are, or that they could not
-/// be counted; of one by events who they are. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.
+/// Counts the members of a cohort with a rule and stores the count, or that counting failed; for a cohort with
+/// behavioral filters also stores the members. Nothing is stored if the cohort changes meanwhile, is deleted, or is
+/// static.
 ///
 /// # Errors
 ///
-/// The count could not be noted.
+/// The count could not be stored.
 pub fn recount(
     engine: &Engine,
     project: ProjectId,
@@ -50,7 +52,7 @@ pub fn recount(
     })
 }
 
-/// Notes who are in a cohort by events now.
+/// Computes and stores the members of a cohort with behavioral filters.
 async fn by_events(
     engine: &Engine,
     cohort: &StoredCohort,

@@ -1,4 +1,4 @@
-//! Values on their way into plans and out of their answers.
+//! Conversions between Rust values and plans: literals, and texts from result columns.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
@@ -7,12 +7,12 @@ use datafusion::logical_expr::{Expr, lit};
 
 use weir_base::clock::UnixMicros;
 
-/// A time as a literal of a plan.
+/// A timestamp literal.
 pub fn time(at: UnixMicros) -> Expr {
     lit(ScalarValue::TimestampMicrosecond(Some(at.0), Some("UTC".into())))
 }
 
-/// The texts of a column, null as the empty one; none if there is no such column.
+/// The texts of a column, with null as the empty text; empty if there is no such column.
 pub fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
     let texts = |column: &ArrayRef| {
         let column = arrow::compute::cast(column, &DataType::Utf8View).ok()?;
@@ -22,7 +22,7 @@ pub fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
     batch.column_by_name(name).and_then(texts).unwrap_or_default()
 }
 
-/// The text in a row of the column at a place.
+/// The text in a row of the column at index `place`.
 pub(crate) fn text((batch, row): (&RecordBatch, usize), place: Option<usize>) -> Option<&str> {
     let column = batch.columns().get(place?).filter(|column| column.is_valid(row))?;
     let plain = || Some(column.as_string_opt::<i32>()?.value(row));

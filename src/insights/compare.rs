@@ -1,4 +1,4 @@
-//! Which other period an insight is compared with: [`Compare`].
+//! Comparison of an insight with another period: [`Compare`].
 
 use crate::date_range::DateRange;
 use crate::interval::Interval;
@@ -10,28 +10,28 @@ use weir_api::nodes::base::CompareFilter;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
-/// Periods of a comparison, in the order of [`Compare::ranges`].
+/// The periods of a comparison, in the order of [`Compare::ranges`].
 pub const PERIODS: [Period; 2] = [Period::Current, Period::Previous];
 
 const UNIX_EPOCH: chrono::NaiveDateTime = chrono::DateTime::UNIX_EPOCH.naive_utc();
 
-/// Which other period is shown.
+/// The period that the current one is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// None.
     Nothing,
-    /// The one of the same length right before.
+    /// The period of the same length immediately before.
     Previous,
-    /// The one that lies before by this duration, such as `-1w`.
+    /// The period shifted back by this duration, such as `-1w`.
     Before(String),
 }
 
 impl Compare {
-    /// What a `compareFilter` says.
+    /// Parses a `compareFilter`.
     ///
     /// # Errors
     ///
-    /// It has no duration.
+    /// `compare_to` is not a duration.
     pub fn of(sent: CompareFilter) -> Result<Self, NodeError> {
         if !sent.compare {
             return Ok(Self::Nothing);
@@ -44,7 +44,7 @@ impl Compare {
         Ok(Self::Before(duration))
     }
 
-    /// The ranges of dates: the current one, and the one it is compared with.
+    /// The date ranges: the current one, and the one it is compared with, if there is one.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Compare {
             Self::Nothing => None,
             Self::Before(duration) => current.before(duration),
             Self::Previous => {
-                // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
+                // As in PostHog: the last 7 days are 8 with today, and weeks are compared day by day.
                 let from = dates.from.as_deref().unwrap_or("-7d");
                 let is_weeks = DateRange::is_whole_weeks(from) && dates.to.is_none();
                 let extra_days = u64::from(is_weeks && interval != Interval::Month);

@@ -1,7 +1,7 @@
-//! Correlation: what the actors who come through a funnel do or have more often than those who do not, or less
-//! often. [`Correlation`] is a parsed request. `plan` finds the events of the funnel and beside them what may
-//! correlate, `values` says what properties are called, `counts` counts actors, `answer` compares the counts, and
-//! `actors` finds the persons behind one. The rules are those of PostHog's correlation analysis.
+//! Correlation analysis: what actors that complete a funnel do or have more or less often than those that drop out.
+//! [`Correlation`] is a parsed request. `plan` selects the events of the funnel and those that may correlate,
+//! `values` names property values, `counts` counts actors, `answer` compares the counts, and `actors` lists the
+//! persons behind a correlation. The rules are those of PostHog's correlation analysis.
 
 pub mod actors;
 pub mod answer;
@@ -26,43 +26,43 @@ pub struct Correlation {
     of: Of,
 }
 
-/// What may correlate.
+/// What is correlated with conversion.
 #[derive(Clone, Debug)]
 enum Of {
-    /// Events between the first step and the end, by name, without these.
+    /// Events between the first step and the conversion, by name, except these.
     Events(Vec<String>),
-    /// Values of properties that such events with one of these names have.
+    /// Property values of such events, for events with one of these names.
     EventValues(Vec<String>, Wanted),
-    /// Values of properties that the actors have.
+    /// Property values of the actors.
     Values(Wanted),
 }
 
 impl Of {
-    /// Whether the time matters.
+    /// Whether it depends on when events happened.
     fn is_timed(&self) -> bool {
         !matches!(self, Self::Values(_))
     }
 }
 
 impl Correlation {
-    /// What its funnel looks at.
+    /// The selection of its funnel: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.funnels.selection_mut()
     }
 
-    /// Who goes through its funnel.
+    /// The unit of its funnel: persons or groups.
     pub fn unit(&self) -> Unit {
         self.funnels.unit()
     }
 
-    /// The events that it is about.
+    /// The entities of its funnel.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.funnels.entities()
     }
 }
 
 impl Correlation {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self { funnels, passages: _, of: _ } = self;
         funnels.depend(on);

@@ -1,9 +1,10 @@
-//! The range of dates of an insight: [`DateRange`], from `date_from`, `date_to` and `interval`, in the time
-//! zone of the project. The rules are those of PostHog's insights.
+//! The date range of an insight: [`DateRange`], computed from `date_from`, `date_to` and `interval` in the time zone
+//! of the project. The rules are those of PostHog's insights.
 //!
-//! A date is absolute, or relative to now: `-7d`, `-1mStart`. Relative dates start at whole days, or
-//! hours; with `Start` and `End` they are the borders of the unit, weeks as the project begins them. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
-//! minute.
+//! A date is absolute, or relative to now: `-7d`, `-1mStart`. A relative `date_from` is truncated to the day, the
+//! hour or the minute, by its unit. With the suffix `Start` or `End` it is the boundary of the unit; weeks begin on
+//! the project's first day of the week. Unless `explicit_date` is set, the range ends at the end of its last day, or
+//! of its last hour or minute if that is the interval.
 
 use chrono::{Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
 use chrono_tz::Tz;
@@ -27,7 +28,7 @@ pub struct DateRange {
 }
 
 impl DateRange {
-    /// A time in PostHog's format: with the offset of the project, and a fraction if there is one.
+    /// Formats a time as PostHog does: with the UTC offset of the project, and a fraction only if it is not zero.
     pub fn written(&self, time: UnixMicros) -> String {
         let time = time.to_datetime().with_timezone(&self.zone);
         match time.nanosecond() {
@@ -38,7 +39,7 @@ impl DateRange {
 }
 
 impl DateRange {
-    /// Why nothing can be in the range, if it ends before it begins.
+    /// Explains why a range that ends before it begins is empty; `None` for other ranges.
     pub fn reversed(&self) -> Option<String> {
         (self.from > self.to).then(|| {
             let (from, to) = (self.written(self.from), self.written(self.to));
@@ -46,7 +47,7 @@ impl DateRange {
         })
     }
 
-    /// From one time to another in a time zone.
+    /// The range between two times, in a time zone.
     pub fn new(from: UnixMicros, to: UnixMicros, zone: Tz) -> Self {
         Self { from, to, zone }
     }
@@ -56,12 +57,13 @@ impl DateRange {
         self.zone
     }
 
-    /// The same range from another time on.
+    /// The same range with another start.
     pub fn since(&self, from: UnixMicros) -> Self {
         Self { from, ..*self }
     }
 
-    /// The range of the same length right before. Whole days stay whole days, and `extra_days` later.
+    /// The range of the same length immediately before. If `is_by_day`, it covers whole days and is shifted forward
+    /// by `extra_days`.
     pub fn previous(&self, is_by_day: bool, extra_days: u64) -> Self {
         let length = self.to.0.saturating_sub(self.from.0);
         let before = UnixMicros(self.from.0.saturating_sub(length));
@@ -70,7 +72,8 @@ impl DateRange {
                 |time: UnixMicros| UnixMicros(time.0.saturating_sub(length).saturating_sub(1));
             return Self { from: before(self.from), to: before(self.to), zone: self.zone };
         }
-        // By the clocks of the project: the period before a change of them has as many days.
+        // In local time, so that the previous period has the same number of days if daylight saving time changes
+        // between.
         let days = || {
             let wall =
                 |time: UnixMicros| time.to_datetime().with_timezone(&self.zone).naive_local();
@@ -84,7 +87,7 @@ impl DateRange {
         Self { from, to, zone: self.zone }
     }
 
-    /// The range that lies before by a duration such as `-1w`; `None` if it is none.
+    /// The range shifted back by a duration such as `-1w`; `None` if it is not a duration.
     pub fn before(&self, duration: &str) -> Option<Self> {
         let shifted = |time: UnixMicros| {
             let wall = time.to_datetime().with_timezone(&self.zone).naive_local();
@@ -93,13 +96,13 @@ impl DateRange {
         Some(Self { from: shifted(self.from)?, to: shifted(self.to)?, zone: self.zone })
     }
 
-    /// The local time before `wall` by a duration such as `-1w`.
+    /// The local time that a duration such as `-1w` before `wall` is; `None` if it is not a duration.
     pub fn shift(wall: NaiveDateTime, duration: &str) -> Option<NaiveDateTime> {
         let span = Span::parse(duration).filter(|span| span.edge.is_none())?;
         span.unit.before(span.count, wall)
     }
 
-    /// Whether a text says how many days before now a range begins, and these are whole weeks.
+    /// Whether a relative date is a whole number of weeks before now.
     pub fn is_whole_weeks(text: &str) -> bool {
         Span::parse(text).is_some_and(|span| match span.unit {
             Unit::Days => span.edge.is_none() && span.count > 0 && span.count % 7 == 0,
@@ -109,7 +112,7 @@ impl DateRange {
     }
 }
 
-/// What a request says of its range of dates.
+/// The date range parameters of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parameters<'r> {
     /// `date_from`.
@@ -120,7 +123,7 @@ pub struct Parameters<'r> {
     pub interval: Option<&'r str>,
     /// `explicit_date`.
     pub is_explicit: bool,
-    /// Whether two equal dates mean the interval that begins with them, as in timelines.
+    /// Whether two equal dates denote the interval that begins with them, as in timelines.
     pub is_one_interval: bool,
     /// Whether weeks begin on Monday, and not on Sunday.
     pub is_monday_first: bool,
@@ -176,7 +179,7 @@ impl Parameters<'_> {
             return if self.is_explicit { Some(time) } else { end_at(time, interval, zone) };
         }
         let time = written(text, zone)?;
-        // For intervals of hours and minutes, only a date without a time means its whole day.
+        // With an interval of hours or minutes, only a date without a time is extended to its whole day.
         let is_date = NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok();
         if self.is_explicit || (interval != Unit::Days && !is_date) {
             return Some(time);
@@ -184,7 +187,7 @@ impl Parameters<'_> {
         end_of_day(wall(time), zone)
     }
 
-    /// The end of the interval that begins at a time; of a day if the interval is unknown.
+    /// The end of the interval that begins at a time; an unknown interval counts as a day.
     fn after(&self, from: UnixMicros, zone: Tz) -> Option<UnixMicros> {
         let wall = from.to_datetime().with_timezone(&zone).naive_local();
         let next = match self.interval {
@@ -198,7 +201,7 @@ impl Parameters<'_> {
     }
 }
 
-/// An absolute date. Without an offset it is local time of the project.
+/// Parses an absolute date. Without an offset it is local time of the project.
 fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
     match Written::parse(text)? {
         Written::Instant(instant) => Some(instant),
@@ -206,7 +209,7 @@ fn written(text: &str, zone: Tz) -> Option<UnixMicros> {
     }
 }
 
-/// Position within the unit at which a relative date lies.
+/// The boundary of the unit that a relative date denotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
     Start,
@@ -247,10 +250,10 @@ impl Span {
         Some(Self { count, unit, edge })
     }
 
-    /// The local time at this duration before `now`, or the border of its unit there.
+    /// The local time at this duration before `now`, or the boundary of the unit that contains that time.
     fn before(self, now: NaiveDateTime, is_monday_first: bool) -> Option<NaiveDateTime> {
         let Some(edge) = self.edge else { return self.unit.before(self.count, now) };
-        // Quarters of the calendar, not of thirteen weeks, have borders.
+        // Boundaries are those of calendar quarters, not of periods of thirteen weeks.
         let time = match self.unit {
             Unit::Quarters => now.checked_sub_months(Months::new(self.count.checked_mul(3)?))?,
             unit => unit.before(self.count, now)?,
@@ -321,8 +324,9 @@ fn end_at(time: UnixMicros, unit: Unit, zone: Tz) -> Option<UnixMicros> {
     Some(UnixMicros(time.0.saturating_add(left)))
 }
 
-/// The last instant of the day of a local time. In some zones clocks show the last hour of a day twice, so this is
-/// right before the next day, not when they show the last microsecond.
+/// The last instant of the day of a local time. In some zones daylight saving time ends at midnight, so that clocks
+/// show the last hour of the day twice: the instant is right before the next day, not the first at which clocks show
+/// the last microsecond.
 fn end_of_day(wall: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
     let next = whole(wall, Unit::Days)?.checked_add_days(Days::new(1))?;
     Some(UnixMicros(at_wall(next, zone)?.0.saturating_sub(1)))
@@ -399,7 +403,7 @@ mod tests {
         assert_eq!(range("UTC", "", "", ""), Some(utc.map(str::to_owned)));
     }
 
-    /// The case of a public report, and its siblings.
+    /// The case of a public report, and similar ones.
     #[test]
     fn starts_and_ends_are_borders_of_units() {
         /// A Thursday, 18:10 in Berlin.
@@ -434,7 +438,7 @@ mod tests {
             assert!(from_time.contains("T00:00:00+"), "{from}: {from_time}");
             assert!(to_time.contains("T23:59:59.999999+"), "{to}: {to_time}");
         }
-        // Taken as they are, borders are those of the clocks, too.
+        // Explicit boundaries are in local time, too.
         for (from, to, expected) in [
             ("wStart", "wEnd", ["2026-11-22T00:00:00+01:00", "2026-11-28T23:59:59.999999+01:00"]),
             (
@@ -459,7 +463,7 @@ mod tests {
             let range = parameters.range(BERLIN.parse().unwrap(), now).unwrap();
             assert_eq!([range.from, range.to].map(|time| range.written(time)), expected, "{from}");
         }
-        // A duration has no borders.
+        // A duration has no boundaries.
         let epoch = chrono::DateTime::UNIX_EPOCH.naive_utc();
         assert_eq!(DateRange::shift(epoch, "-1wStart"), None);
     }
@@ -482,7 +486,7 @@ mod tests {
                 "2026-01-01T00:00:00+01:00",
                 "2026-01-02T23:59:59.999999+01:00",
             ),
-            // A single point in time means the interval that begins with it; this day has 23 hours.
+            // Two equal dates denote the interval that begins with them; this day has 23 hours.
             (
                 ["2026-03-29", "2026-03-29", ""],
                 "2026-03-29T00:00:00+01:00",
@@ -517,8 +521,8 @@ mod tests {
 
     #[test]
     fn days_end_where_the_next_ones_begin() {
-        // The clocks of Santiago go back at the end of the 5th, those of Beirut go forward at its beginning, and those of
-        // Havana go back at one o'clock, to midnight.
+        // The clocks of Santiago go back at the end of the 5th, those of Beirut go forward at its beginning, and
+        // those of Havana go back at one o'clock, to midnight.
         for (zone, from, to, ends) in [
             ("America/Santiago", "2025-04-05", "2025-04-05", "2025-04-05T23:59:59.999999-04:00"),
             ("America/Santiago", "2025-04-05", "2025-04-06", "2025-04-06T23:59:59.999999-04:00"),
@@ -531,7 +535,7 @@ mod tests {
         }
         let zone: Tz = BERLIN.parse().unwrap();
         let parameters = Parameters { interval: Some("hour"), ..Parameters::default() };
-        // The same time twice on the clock.
+        // The clock shows this time twice.
         for (now, ends) in [
             ("2025-10-26T00:30:00Z", "2025-10-26T02:59:59.999999+02:00"),
             ("2025-10-26T01:30:00Z", "2025-10-26T02:59:59.999999+01:00"),

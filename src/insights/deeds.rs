@@ -1,6 +1,6 @@
-//! Cohorts by what persons did: the rule of a cohort with filters by events ([`Deeds`]), and who matches it now. Each
-//! such filter is the question who is behind the number of a trend. Within the rule its answer stands in the place of a
-//! cohort, so that all else is decided as flags decide it.
+//! Cohorts with behavioral filters: the rule of such a cohort ([`Deeds`]), and the persons that match it now. Each
+//! behavioral filter is evaluated as an actors query of a trend. In the rule it is replaced by a filter on a
+//! placeholder cohort with these persons, so that everything else is evaluated as in flags.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,45 +24,45 @@ use weir_metadata::cohorts::MEMBERS_MAX;
 use weir_query::kernel::engine::Engine;
 use weir_query::persons::people::Part;
 
-/// Most filters by events of a rule. Each is a query.
+/// Most behavioral filters of a rule. Each is a query.
 const DEEDS_MAX: usize = 20;
 
-/// Most persons behind all filters by events of a rule together: about 64 MiB.
+/// Most persons that match the behavioral filters of a rule, summed over the filters: about 64 MiB.
 const PERSONS_MAX: usize = 2 * MEMBERS_MAX;
 
-/// Most units of time that a filter goes back.
+/// Largest `time_value`: how many units of time a filter goes back.
 const TIME_MAX: i64 = 10_000;
 
-/// Why a rule has no members.
+/// Why the members of a cohort cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeedError {
-    /// It asks for what is not available, or is malformed.
+    /// The rule is malformed, or requests something that is not available.
     #[error("{0}")]
     Unavailable(String),
     /// More persons match than a cohort may have.
     #[error("more than {MEMBERS_MAX} persons match")]
     TooMany,
-    /// One of its questions has no answer.
+    /// The query of a behavioral filter failed.
     #[error(transparent)]
     Insight(#[from] InsightError),
 }
 
-/// A rule with filters by events.
+/// A parsed rule with behavioral filters.
 #[derive(Debug)]
 pub struct Deeds {
-    /// The rule, in which a filter by events is one by a cohort whose id is below zero: see [`place`].
+    /// The rule, in which each behavioral filter is replaced by a cohort filter with a negative id: see [`place`].
     rule: Rule,
     deeds: Vec<Deed>,
 }
 
-/// A filter by events: who did something, and how often.
+/// A behavioral filter: persons that performed an event, and how often.
 #[derive(Debug)]
 struct Deed {
     trends: Trends,
     times: Times,
 }
 
-/// How often those did it who did it at all.
+/// Condition on how often a person performed the event, for persons that performed it at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Times {
     MoreThan(f64),
@@ -72,7 +72,7 @@ enum Times {
     Exactly(f64),
 }
 
-/// The cohorts of one person, for a rule: its own, and the answers to filters by events.
+/// Cohorts of one person during evaluation of a rule: the real ones, and the placeholders of behavioral filters.
 struct Answered<'a> {
     memberships: Memberships<'a>,
     did: &'a [HashSet<Uuid>],
@@ -80,7 +80,7 @@ struct Answered<'a> {
 }
 
 impl Deeds {
-    /// Reads the rule of a cohort, whose times are as of `now`.
+    /// Parses the rule of a cohort. Relative times are resolved as of `now`.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Deeds {
         Ok(Self { rule, deeds })
     }
 
-    /// The persons who match, in ascending order; `set` has the cohorts that the rule names.
+    /// The persons that match, in ascending order; `set` has the cohorts that the rule names.
     pub async fn members(
         self,
         engine: &Engine,
@@ -151,7 +151,7 @@ impl Deed {
                 return Err(unavailable(&format!("{other} is not available")));
             }
         };
-        // Without a name it would be about all events.
+        // Without a key the filter would match all events.
         let key = filter.get("key").filter(|key| !key.is_null());
         let key = key.ok_or_else(|| unavailable("key is missing"))?;
         let properties = filter.get("event_filters").cloned().unwrap_or_else(|| json!([]));
@@ -166,7 +166,7 @@ impl Deed {
             None => since(filter, now)
                 .ok_or_else(|| unavailable("Expected time_value and time_interval"))?,
         };
-        // Weeks are the intervals that begin in their midst: the time is the one that is told, not that of its day.
+        // Weeks, because their first bucket begins at the exact start of the range, not at the beginning of its day.
         let trend = json!({
             "kind": "TrendsQuery", "series": [series], "interval": "week",
             "dateRange": {"date_from": from, "date_to": text("explicit_datetime_to"), "explicitDate": true},
@@ -176,7 +176,7 @@ impl Deed {
         Ok(Self { trends, times })
     }
 
-    /// Those who did it so often.
+    /// The persons that performed the event as often as required.
     async fn persons(
         &self,
         engine: &Engine,
@@ -233,12 +233,12 @@ impl Cohorts for Answered<'_> {
     }
 }
 
-/// The number of the filter by events that a cohort stands for.
+/// The index of the behavioral filter that a placeholder cohort represents.
 fn place(cohort: i64) -> Option<usize> {
     cohort.checked_add(1).and_then(i64::checked_neg).and_then(|at| usize::try_from(at).ok())
 }
 
-/// The rule with cohorts in the place of filters by events, which are added to `deeds`.
+/// Replaces the behavioral filters of a rule by placeholder cohorts, and adds them to `deeds`.
 fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Value, DeedError> {
     let Value::Object(fields) = rule else { return Ok(rule.clone()) };
     if let Some(Value::Array(values)) = fields.get("values") {
@@ -260,7 +260,7 @@ fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Valu
     Ok(json!({"key": "id", "type": "cohort", "value": -id, "negation": negation}))
 }
 
-/// From when on a filter counts, by the units of time that it goes back.
+/// The start of the period that a filter covers, from `time_value` and `time_interval`.
 fn since(filter: &Map<String, Value>, now: UnixMicros) -> Option<String> {
     let count = number(filter.get("time_value")?).filter(|count| (0..=TIME_MAX).contains(count))?;
     let unit = match filter.get("time_interval")?.as_str()? {
@@ -276,7 +276,7 @@ fn since(filter: &Map<String, Value>, now: UnixMicros) -> Option<String> {
     Some(from.to_datetime().to_rfc3339())
 }
 
-/// A whole number, or a text of one, as older clients send it.
+/// An integer, or its text as older clients send it.
 fn number(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }

@@ -1,6 +1,6 @@
-//! What the answer to a question depends on besides its text, the settings of its project and the events, persons and groups
-//! that are stored: [`Dependence`]. Each part of a question adds its own, and takes itself apart without `..`, so that a new
-//! field does not compile before it is said what the answer depends on because of it.
+//! Dependencies of a query result besides the text of the query, the settings of the project and the stored events,
+//! persons and groups: [`Dependence`]. Each part of a query adds its own. It destructures itself without `..`, so
+//! that code with a new field does not compile until the field's dependencies are considered.
 
 use crate::ProjectSettings;
 use crate::action::Action;
@@ -15,29 +15,29 @@ use weir_base::clock::UnixMicros;
 use weir_event::predicate::filter::{Filter, Scope};
 use weir_query::dialect::expression::Expression;
 
-/// What an answer depends on, found by a walk over its question.
+/// The dependencies of a result, collected by a traversal of the query.
 #[derive(Clone, Debug)]
 pub struct Dependence<'q> {
     owner: &'q ProjectSettings,
     now: UnixMicros,
-    /// On the current time, otherwise than by `times`.
+    /// On the current time, otherwise than through `times`.
     pub(crate) is_on_now: bool,
     /// On the steps of actions, which may change.
     pub(crate) is_on_actions: bool,
     /// On cohorts, whose rules may depend on the current time.
     pub(crate) is_on_cohorts: bool,
-    /// The times that its relative dates stand for as of now.
+    /// The absolute times to which relative dates resolve now.
     pub(crate) times: Vec<UnixMicros>,
 }
 
 impl<'q> Dependence<'q> {
-    /// Nothing yet, of a question to this project that is asked now.
+    /// No dependencies yet, for a query of this project at the time `now`.
     pub fn new(owner: &'q ProjectSettings, now: UnixMicros) -> Self {
         let (is_on_now, is_on_actions, is_on_cohorts) = (false, false, false);
         Self { owner, now, is_on_now, is_on_actions, is_on_cohorts, times: Vec::new() }
     }
 
-    /// A range of dates, whose bounds may be those of intervals. One that is malformed has no times: its question is
+    /// Adds a date range, the bounds of which may depend on the interval. A malformed one adds no times: its query is
     /// refused.
     pub fn dates(&mut self, dates: &Dates, interval: Interval) {
         for interval in [interval, Interval::Day] {
@@ -47,8 +47,8 @@ impl<'q> Dependence<'q> {
         }
     }
 
-    /// Times that the settings of the project and the current time make of relative ones; none where these are malformed,
-    /// since the question is refused then.
+    /// Adds times that result from the settings of the project and the current time. Malformed ones add nothing,
+    /// since the query is refused then.
     pub fn relative_times(
         &mut self,
         of: impl FnOnce(&ProjectSettings, UnixMicros) -> Option<[UnixMicros; 2]>,
@@ -56,7 +56,7 @@ impl<'q> Dependence<'q> {
         self.times.extend(of(self.owner, self.now).into_iter().flatten());
     }
 
-    /// What an insight looks at, whose dates are divided into such intervals.
+    /// Adds the selection of an insight with intervals of this length.
     pub fn selection(&mut self, selection: &Selection, interval: Interval) {
         let Selection { dates, unit: _, filters, is_without_tests } = selection;
         self.dates(dates, interval);
@@ -64,7 +64,7 @@ impl<'q> Dependence<'q> {
         self.tests(*is_without_tests);
     }
 
-    /// The filters of the project's test accounts, if they are left out.
+    /// Adds the filters of the project's test accounts, if these are excluded.
     pub fn tests(&mut self, are_left_out: bool) {
         if !are_left_out {
             return;
@@ -72,16 +72,16 @@ impl<'q> Dependence<'q> {
         let mut filters = Filters::default();
         match filters.add(&self.owner.test_account_filters, "") {
             Ok(()) => self.filters(&filters),
-            // A question with them is refused.
+            // A query with malformed filters is refused.
             Err(_) => self.is_on_now = true,
         }
     }
 
-    /// Filters of events or persons.
+    /// Adds filters of events or persons.
     pub fn filters(&mut self, filters: &Filters) {
         for filter in filters.each() {
             match filter {
-                // An expression may have any function.
+                // An expression may call any function, such as `now()`.
                 Filter::Property { scope: Scope::Expression, predicate: _ } => {
                     self.is_on_now = true;
                 }
@@ -89,29 +89,29 @@ impl<'q> Dependence<'q> {
                     self.is_on_now |= predicate.is_of_now();
                 }
                 Filter::Cohort { id: _, membership: _ } => self.is_on_cohorts = true,
-                // Refused, since events have no values of flags.
+                // Such a filter is refused, since events have no flag values.
                 Filter::Flag { id: _, expected: _ } => {}
             }
         }
     }
 
-    /// An expression of SQL, which may have any function.
+    /// Adds an SQL expression, which may call any function, such as `now()`.
     pub fn expression(&mut self, _: &Expression) {
         self.is_on_now = true;
     }
 
-    /// Events of a name or of an action.
+    /// Adds an entity: events of a name or of an action.
     pub fn entity(&mut self, entity: &Entity) {
         self.is_on_actions |= entity.action.is_some();
         self.filters(&entity.filters);
     }
 
-    /// The steps of an action that the question has itself.
+    /// Adds the steps of an action that is part of the query itself.
     pub fn steps(&mut self, action: &Action) {
         action.filters().for_each(|filters| self.filters(filters));
     }
 
-    /// A series.
+    /// Adds a series.
     pub fn series(&mut self, series: &Series) {
         let Series { entity, math, action: _ } = series;
         self.entity(entity);
@@ -130,7 +130,7 @@ impl<'q> Dependence<'q> {
         }
     }
 
-    /// What an insight is split by.
+    /// Adds the breakdown of an insight.
     pub fn breakdown(&mut self, breakdown: &Breakdown) {
         match breakdown {
             Breakdown::Nothing => {}
@@ -141,7 +141,7 @@ impl<'q> Dependence<'q> {
         }
     }
 
-    /// A property, or an expression in its place.
+    /// Adds a property, or the expression in its place.
     pub fn property(&mut self, property: &Property) {
         let Property { owner, key: _, is_url: _, bins: _ } = property;
         self.is_on_now |= match owner {

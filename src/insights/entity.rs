@@ -1,4 +1,5 @@
-//! Which events a series, a step or a cohort of an insight is about: [`Entity`]. They have a name, or are of an action.
+//! The events of a series, a funnel step or a retention cohort: [`Entity`]. They are selected by name or by an
+//! action.
 
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
@@ -14,36 +15,36 @@ use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
-/// How all events together are called.
+/// The label of all events together.
 const ALL_EVENTS: &str = "All events";
 
-/// Events of a name or an action that match filters.
+/// Events with a name or of an action, restricted by filters.
 #[derive(Clone, Debug)]
 pub struct Entity {
     /// The name of the events; `None` for all, and for those of an action.
     pub event: Option<String>,
-    /// The id of the action that they are of.
+    /// The id of the action, if the events are those of one.
     pub action: Option<i64>,
-    /// The name that a user gave it.
+    /// The label that a user gave it.
     pub custom_name: Option<String>,
     /// Its filters.
     pub filters: Filters,
-    /// The name of its action, once it was looked up.
+    /// The stored name of its action, after [`Self::look_up`].
     action_name: Option<String>,
-    /// Its name, and its properties as they were sent.
+    /// Its name and its properties as they were sent.
     name: String,
     properties: Value,
-    /// Where it stands in the request.
+    /// Its path in the request.
     path: String,
 }
 
 impl Entity {
-    /// What an `EventsNode` or `ActionsNode` says that stands at `path`, or the entity of a filter that older clients send,
-    /// which has its event as `id`. Whether there is the action is asked when it is looked for.
+    /// Parses the `EventsNode` or `ActionsNode` at `path`, or an entity of the filters of older clients, which has
+    /// its event name as `id`. Whether the action exists is checked only when it is looked up.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn of(sent: nodes::Entity, path: &str) -> Result<Self, NodeError> {
         let mut is_action = false;
         match sent.kind.as_deref() {
@@ -98,7 +99,7 @@ impl Entity {
         })
     }
 
-    /// All events of a name.
+    /// All events with a name.
     pub fn named(event: &str) -> Self {
         Self {
             event: Some(event.to_owned()),
@@ -112,13 +113,13 @@ impl Entity {
         }
     }
 
-    /// Whether another one asks for just the same events.
+    /// Whether another entity selects the same events.
     pub fn is_same(&self, other: &Self) -> bool {
         let own = (&self.event, self.action, &self.properties);
         own == (&other.event, other.action, &other.properties)
     }
 
-    /// The name that labels show.
+    /// The label in the response.
     pub fn label(&self) -> &str {
         let own = match self.action {
             Some(_) => self.action_name.as_deref().or(Some(&self.name)),
@@ -127,12 +128,12 @@ impl Entity {
         self.custom_name.as_deref().or(own).unwrap_or(ALL_EVENTS)
     }
 
-    /// The name of its action, or the one that it was sent with, or that of its event.
+    /// The stored name of its action, if it was looked up; else the name that it was sent with, or that of its event.
     pub fn name(&self) -> &str {
         self.action_name.as_deref().unwrap_or(&self.name)
     }
 
-    /// Looks up how its action is called now, if it is one: labels show that.
+    /// Looks up the current name of its action, if it has one, for the label.
     ///
     /// # Errors
     ///
@@ -150,13 +151,13 @@ impl Entity {
         self.action_name.as_deref()
     }
 
-    /// Its id in answers: that of its action, or the name of its events.
+    /// Its id in the response: that of its action, or the name of its events.
     pub fn id(&self) -> Option<EntityId> {
         let event = || self.event.clone().map(EntityId::Event);
         self.action.map(EntityId::Action).or_else(event)
     }
 
-    /// Whether it is of an action.
+    /// Whether it selects by an action or by events.
     pub fn kind(&self) -> EntityKind {
         if self.action.is_some() { EntityKind::Actions } else { EntityKind::Events }
     }
@@ -166,7 +167,7 @@ impl Entity {
         &self.properties
     }
 
-    /// The condition that an event of the view is of it: true or false.
+    /// The condition that an event of the view matches it; never null.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ impl Entity {
         Ok(named.into_iter().chain(filters).reduce(Expr::and).unwrap_or_else(|| lit(true)))
     }
 
-    /// The condition that an event of the view has its name or is of its action, whatever its filters are.
+    /// The condition that an event of the view has its name or matches its action, without the filters.
     ///
     /// # Errors
     ///
@@ -204,14 +205,14 @@ impl Entity {
         Ok(of_action.or_else(|| self.event.as_deref().map(|event| col("event").eq(lit(event)))))
     }
 
-    /// The action, if it is one.
+    /// Looks up and parses the action, if it has one.
     fn found(&self, engine: &Engine, project: ProjectId) -> Result<Option<Action>, NodeError> {
         let field = format!("{}.id", self.path);
         self.action.map(|id| Action::find(engine, project, (id, &field))).transpose()
     }
 }
 
-/// Notes that a query named the events of these entities, those of actions included.
+/// Counts a use of the event names of these entities in a query, including those of actions.
 ///
 /// # Errors
 ///
@@ -226,7 +227,7 @@ pub fn note_named<'e>(
     Ok(())
 }
 
-/// The names of the events of these entities, those of actions included.
+/// The event names of these entities, including those of actions.
 ///
 /// # Errors
 ///

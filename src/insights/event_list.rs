@@ -1,6 +1,6 @@
-//! Lists of selected columns of events: [`EventsQuery`]. Its filters choose the events of a view, over which SQL selects
-//! ([`Select`]). Where single events are asked for, the newest first, the time of the last one is looked for before
-//! ([`newest`]), as in lists of events.
+//! Lists of selected columns of events: [`EventsQuery`]. Its filters restrict the events of a view, from which SQL
+//! selects ([`Select`]). For single events, newest first, the time of the last one of the page is determined
+//! beforehand ([`newest`]), as in lists of events.
 
 mod elements;
 
@@ -42,24 +42,25 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 use weir_query::output::lists::{Cell, Content};
 
-/// The kind of its nodes.
+/// The kind of its query nodes.
 pub const KIND: &str = "EventsQuery";
 
-/// Most names of events.
+/// Most event names.
 const EVENTS_MAX: usize = 1000;
 
-/// Most events among which the last one of a page is looked for by its time alone.
+/// Most events up to the end of the page for which the time of the last one is determined beforehand.
 const NEWEST_MAX: usize = 100_000;
 
-/// How far back events are looked for, unless the question says otherwise (PostHog's figure).
+/// Default of `after` (PostHog's figure).
 const AFTER: &str = "-24h";
 
-/// How far ahead of now: the clocks of senders differ (PostHog's figure).
+/// How far `before` is ahead of now by default, in microseconds, since the clocks of senders differ (PostHog's
+/// figure).
 const AHEAD: i64 = 5_000_000;
 
 const MINUTE: i64 = 60 * 1_000_000;
 
-/// A list of selected columns of events.
+/// A parsed list of selected columns of events.
 #[derive(Clone, Debug)]
 pub struct EventsQuery {
     select: Select<EventCell>,
@@ -72,23 +73,23 @@ pub struct EventsQuery {
     dates: Dates,
 }
 
-/// Of what time events are, as it was sent.
+/// The time range of the events, as it was sent.
 #[derive(Clone, Debug)]
 pub struct Dates {
     after: Option<String>,
     before: Option<String>,
 }
 
-/// A cell of a list of events that is made of several columns.
+/// A result cell of a list of events that is computed from several columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventCell {
-    /// The event: `*`.
+    /// The whole event: `*`.
     Event,
     /// The person of the event.
     Person,
-    /// What the person is called.
+    /// The display name of the person.
     PersonName,
-    /// The elements of the page that the event is about.
+    /// The DOM elements that the event is about.
     Elements,
 }
 
@@ -137,7 +138,7 @@ impl Special for EventCell {
         }
     }
 
-    /// Whole events come by their time.
+    /// Whole events are ordered by time, newest first.
     fn first_order(self, owner: &ProjectSettings) -> (String, bool) {
         match self {
             Self::Event => ("timestamp".to_owned(), true),
@@ -147,11 +148,11 @@ impl Special for EventCell {
 }
 
 impl EventsQuery {
-    /// Reads a node.
+    /// Parses a query node.
     ///
     /// # Errors
     ///
-    /// A field is malformed, has too much, or asks for something that is not available.
+    /// A field is malformed, too long, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<nodes::EventsQuery>(query)?;
         let mut filters = Filters::default();
@@ -188,7 +189,7 @@ impl EventsQuery {
         })
     }
 
-    /// The names of the events that it is about.
+    /// The event names in the query.
     pub fn names(&self) -> &[String] {
         &self.events
     }
@@ -202,7 +203,7 @@ impl EventsQuery {
         Box::pin(async move {
             let (after, before) =
                 self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
-            // Persons and groups in the filters are as of every acknowledged event.
+            // Filters on persons and groups must reflect every acknowledged event.
             engine.wait().await?;
             let view = Arc::new(engine.view(owner.project).await?);
             let mut events = self.events(engine, (&view, owner), (after, before)).await?;
@@ -227,7 +228,7 @@ impl EventsQuery {
         })
     }
 
-    /// The events that are meant, with the columns of `events`.
+    /// The events that match, with the columns of `events`.
     async fn events(
         &self,
         engine: &Engine,
@@ -266,9 +267,9 @@ impl EventsQuery {
 }
 
 impl Dates {
-    /// The times between which events are, both excluded; without the first, from the oldest on. What is relative to
-    /// now is to the begin of the minute, so that an answer can be told again within it. Weeks begin on Monday, or on
-    /// Sunday.
+    /// The bounds of the time range, both exclusive; no lower bound means from the oldest event on. Relative times
+    /// are relative to the beginning of the minute, so that a cached result can be returned within it. Weeks begin on
+    /// Monday, or on Sunday.
     pub fn bounds(
         &self,
         (zone, is_monday_first): (Tz, bool),
@@ -293,7 +294,7 @@ impl Dates {
             Some(text) => date("before", text)?,
             None => UnixMicros(now.0.saturating_add(MINUTE).saturating_add(AHEAD)),
         };
-        // Without an `after` of its own, a list before an older time is empty, as pages behind the last one are.
+        // With the default `after`, a list before an older time is empty, like a page after the last one.
         if self.after.is_some() && after.is_some_and(|after| after > before) {
             let detail = "It is after `before`, so that no event can be between them.".to_owned();
             return Err(NodeError { field: "after".to_owned(), detail });
@@ -302,7 +303,7 @@ impl Dates {
     }
 }
 
-/// The person of today with an id or a uuid, which may be that of one who was merged into another.
+/// The current person with a numeric id or a uuid, which may be that of a person that was merged into another one.
 async fn person_called(
     engine: &Engine,
     project: ProjectId,
@@ -321,7 +322,7 @@ async fn person_called(
 }
 
 impl EventCell {
-    /// How a cell is made of the columns at these places.
+    /// The function that computes a cell from the columns at these indexes.
     fn made(self, owner: &ProjectSettings, view: &Arc<IdentityView>, places: &[usize]) -> Cell {
         let (project, places) = (owner.project, places.to_vec());
         let (view, names) = (Arc::clone(view), owner.person_names.clone());
@@ -366,7 +367,7 @@ fn found(
     }
 }
 
-/// Writes an event, whose properties are the JSON that its sender wrote.
+/// Writes an event as JSON. Its properties are copied as the JSON that was sent.
 fn write_event(
     (batch, row): (&RecordBatch, usize),
     places: &[usize],
@@ -397,9 +398,10 @@ fn write_event(
 }
 
 impl EventsQuery {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
-        // Of the expressions of its columns the plan says whether the answer stays right.
+        // Expressions in the selected columns are covered by the plan, which determines whether the result is
+        // cacheable.
         let Self {
             select: _,
             filters,

@@ -1,13 +1,13 @@
-//! Single events: the newest of them, one by its id, and the values that a property has had lately.
+//! Reads single events: the newest ones, one by its id, and recent values of a property.
 //!
 //! # The newest
 //!
-//! A live view asks for the newest hundred of a hundred million again and again. So the time of the
-//! last one wanted is found first, going back from the newest event in windows that grow, and
-//! reading nothing but times and what the filters need. Files, row groups and pages outside of a
-//! window are left out by their bounds. Only then are the rows since that time read whole. Both
-//! steps see the same snapshot. Of one person all events are looked for at once, and shown in the order of
-//! time by [`history`]. What has arrived since a moment, in the order of arrival, is told by [`arrivals`].
+//! A live view requests the newest hundred of a hundred million events again and again. So the time of the last of
+//! these is determined first: the search goes back from the newest event in windows of growing length and reads only
+//! the timestamp column and the columns that the filters need. Files, row groups and pages outside of a window are
+//! pruned by their statistics. Only then are the full rows since that time read. Both steps read the same snapshot.
+//! The events of one person are read in a single pass, and [`history`] streams them in the order of time.
+//! [`arrivals`] returns what has arrived since a moment, in the order of arrival.
 
 pub mod arrivals;
 pub mod history;
@@ -33,13 +33,13 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// Events that are looked at for the values of a property.
+/// Most events that are sampled for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
 
-/// Distinct ids of a person by which files are pruned; more would be in most of them.
+/// Most distinct ids of a person by which files are pruned; with more, most files would contain one of them.
 const PRUNING_IDS_MAX: usize = 100;
 
-/// Columns of an event as it is told.
+/// Columns of an event in responses.
 const COLUMNS: [&str; 8] = [
     "uuid",
     "event",
@@ -51,20 +51,20 @@ const COLUMNS: [&str; 8] = [
     "properties",
 ];
 
-/// Which events are asked for. Everything that is given must hold.
+/// A query for events. All conditions that are set must hold.
 #[derive(Clone, Default)]
 pub struct EventsQuestion {
     /// The name.
     pub event: Option<String>,
-    /// The sender's id of the person.
+    /// The distinct id.
     pub distinct_id: Option<String>,
-    /// The person, as of now.
+    /// The current person.
     pub person: Option<Uuid>,
-    /// Filters on the event, on its person and the cohorts of that, and on its groups.
+    /// Filters on the event, its groups, its person, and the cohorts of that person.
     pub properties: Filters,
-    /// Only later ones.
+    /// Exclusive lower bound of the time.
     pub after: Option<UnixMicros>,
-    /// Only earlier ones.
+    /// Exclusive upper bound of the time.
     pub before: Option<UnixMicros>,
 }
 
@@ -81,9 +81,9 @@ pub struct EventRow {
     pub uuid: String,
     /// Its name.
     pub event: String,
-    /// The sender's id of the person.
+    /// The distinct id.
     pub distinct_id: String,
-    /// The person, as of now.
+    /// The current person.
     pub person: String,
     /// When it happened.
     pub timestamp: UnixMicros,
@@ -91,25 +91,25 @@ pub struct EventRow {
     pub received_at: UnixMicros,
     /// `$elements_chain`.
     pub elements_chain: Option<String>,
-    /// The JSON object as the sender wrote it.
+    /// The JSON object as it was sent.
     pub properties: String,
 }
 
-/// Which values are asked for.
+/// A query for the values of a property.
 #[derive(Clone, Debug, Default)]
 pub struct ValuesQuestion {
-    /// The property.
+    /// The name of the property.
     pub key: String,
-    /// A part of the value, in any case; empty takes all.
+    /// Substring of the value, case-insensitive; empty matches all.
     pub part: String,
-    /// Names of events; none takes all.
+    /// Names of events; empty matches all.
     pub events: Vec<String>,
-    /// Only later events.
+    /// Exclusive lower bound of the time of events.
     pub after: Option<UnixMicros>,
 }
 
-/// The newest events that answer `question`, by time and then by id, both descending; `limit` of
-/// them after the first `offset`.
+/// The newest events that match `question`, by time and then by id, both descending: `limit` of them after the first
+/// `offset`.
 pub fn latest(
     engine: &Engine,
     project: ProjectId,
@@ -124,7 +124,7 @@ pub fn latest(
         }
         engine.note_events_named(project, question.event.as_deref());
         let bounds = (question.after, question.before);
-        // One person's events are few and anywhere, so a second pass would cost as much as the first.
+        // Events of one person are few and scattered, so the second pass would cost as much as the first.
         let is_of_one = question.distinct_id.is_some() || question.person.is_some();
         let (view, mut rows) = question.rows(engine, project).await?;
         if !is_of_one {
@@ -144,14 +144,13 @@ pub fn by_id(
 ) -> BoxFuture<'_, Result<Option<EventRow>, QueryError>> {
     Box::pin(async move {
         let events = engine.view(project).await?.table("events").await?;
-        // A copy of an event that slipped in twice is the same event.
+        // A duplicate that was stored is the same event.
         let rows = events.filter(col("uuid").eq(lit(id.to_string())))?.limit(0, Some(1))?;
         Ok(collect(engine, rows).await?.pop())
     })
 }
 
-/// Values that the property has in a sample of the events, as texts; those that are no text are
-/// compact JSON.
+/// Values that the property has in a sample of the events, as texts; values that are not strings are compact JSON.
 pub fn values(
     engine: &Engine,
     project: ProjectId,
@@ -181,13 +180,13 @@ pub fn values(
 }
 
 impl EventsQuestion {
-    /// The events that answer it, of a view that has every acknowledged one.
+    /// The events that match, in a view that contains every acknowledged event.
     async fn rows(
         self,
         engine: &Engine,
         project: ProjectId,
     ) -> Result<(View, DataFrame), QueryError> {
-        // Persons and groups in the conditions are as of every acknowledged event.
+        // Conditions on persons and groups must reflect every acknowledged event.
         engine.wait().await?;
         let view = engine.view(project).await?;
         let person = match self.person {
@@ -207,8 +206,9 @@ impl EventsQuestion {
     }
 }
 
-/// The events of a person. They have its distinct ids, whatever person they were stored with, and
-/// files have bloom filters of those; who an event belongs to is known when it has been read.
+/// The condition that an event belongs to a person. Its events have its distinct ids, whatever person id was stored
+/// with them, and files have bloom filters of the distinct ids; to which person an event belongs now is resolved
+/// after it was read.
 pub(crate) async fn of_person(
     engine: &Engine,
     project: ProjectId,

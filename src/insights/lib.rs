@@ -1,8 +1,9 @@
-//! Product questions: a typed request becomes a plan over the tables of [`query`](weir_query), or a walk over
-//! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
+//! Product analytics queries. A typed request is compiled to a plan over the tables of [`query`](weir_query), or to a
+//! scan of the identity store, and its result is shaped into the response. This crate does not depend on HTTP: routes
+//! decode, call and encode.
 //!
-//! Begin with [`insight::Insight`], which is one of the kinds with a directory of its own, such as [`funnels`]; [`saved`] reads
-//! what was saved, [`cache`] keeps answers while they are right.
+//! Start with [`insight::Insight`], an enum of the insight kinds, each of which has a directory of its own, such as
+//! [`funnels`]; [`saved`] resolves saved insights to queries, [`cache`] caches results until they become stale.
 
 pub mod action;
 pub mod actor_list;
@@ -59,7 +60,7 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// What plans of one insight are made with.
+/// What is needed to compile the plans of one insight.
 #[derive(Clone, Copy)]
 struct Context<'r> {
     engine: &'r Engine,
@@ -67,7 +68,7 @@ struct Context<'r> {
     owner: &'r ProjectSettings,
 }
 
-/// What the answers of insights depend on besides their requests.
+/// Settings of the project on which the results of insights depend besides the request.
 #[derive(Clone, Debug)]
 pub struct ProjectSettings {
     /// The project.
@@ -76,14 +77,14 @@ pub struct ProjectSettings {
     pub timezone: String,
     /// Whether its weeks begin on Monday.
     pub is_monday_first: bool,
-    /// Filters that leave out the events of the operator's own people.
+    /// Filters that exclude events of internal and test users.
     pub test_account_filters: Value,
-    /// Properties that name a person, if it has its own.
+    /// Person properties from which display names are taken; `None` for the default ones.
     pub person_names: Option<Vec<String>>,
 }
 
 impl ProjectSettings {
-    /// Those of a project.
+    /// The settings of `project`.
     pub fn of(project: &Project) -> Self {
         Self {
             project: project.id,
@@ -95,7 +96,7 @@ impl ProjectSettings {
     }
 }
 
-/// Who an event is of, in the order of lists.
+/// Whom an event belongs to; the order is that of lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// A person.
@@ -104,31 +105,31 @@ pub enum Who {
     Group(u8, String),
 }
 
-/// A person or a group behind a point of an insight.
+/// A person or a group that is counted in a data point of an insight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Actor {
-    /// Who it is.
+    /// The person or the group.
     pub who: Who,
-    /// What it adds to the point.
+    /// Its contribution to the data point.
     pub value: f64,
-    /// The cells of a row of a retention in which it was active, in their order.
+    /// Retention only: the cells of a row in which it was active, in their order.
     pub appearances: Vec<usize>,
 }
 
 impl Actor {
-    /// One who adds this to the point.
+    /// An actor with this contribution to the data point.
     pub fn new(who: Who, value: f64) -> Self {
         Self { who, value, appearances: Vec::new() }
     }
 }
 
-/// Why an insight has no answer.
+/// Error of an insight.
 #[derive(Debug, thiserror::Error)]
 pub enum InsightError {
-    /// The request.
+    /// The request is invalid.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The query.
+    /// The query failed.
     #[error(transparent)]
     Query(#[from] QueryError),
 }

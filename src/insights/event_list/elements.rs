@@ -1,4 +1,4 @@
-//! The elements of an event as PostHog's clients get them, from the chain that the event has: [`body`].
+//! Decodes the elements chain of an event to the list of elements that PostHog's API has: [`body`].
 
 use serde_json::{Map, Value, json};
 

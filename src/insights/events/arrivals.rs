@@ -1,18 +1,18 @@
-//! Events in the order in which this server received them: the newest ([`newest`]), and those that a reader has not seen
-//! yet ([`arrived`], [`Seen`]).
+//! Events in the order in which this server received them: the newest ([`newest`]), and those that a reader has not
+//! yet seen ([`arrived`], [`Seen`]).
 //!
-//! # How nothing is missed
+//! # How no event is missed
 //!
-//! `received_at` is taken before a request is decoded and logged, so requests become visible in a slightly other order.
-//! A reader therefore does not remember the last event but a window: a floor, and which events that were received after
-//! it are known. What is after the floor and not known is new, however late it became visible. The floor follows the
-//! clock at a distance ([`MARGIN`]), which bounds the window in time, and [`KEYS_MAX`] bounds it in memory. Files whose
-//! `received_at` is below the floor are left out by their bounds, so a look costs what has arrived lately, not what is
-//! stored.
+//! `received_at` is set before a request is decoded and logged, so events become visible in a slightly different
+//! order. A reader therefore keeps not the last event but a window: a floor, and the keys of the events after it that
+//! it has seen. An event after the floor whose key is not in the window is new, however late it became visible. The
+//! floor follows the clock at a distance of [`MARGIN`], which bounds the window in time; [`KEYS_MAX`] bounds it in
+//! memory. Files whose `received_at` is below the floor are pruned by their statistics, so the cost of a poll depends
+//! on what has arrived recently, not on what is stored.
 //!
-//! A reader that comes again has the floor and the number of the known events ([`Seen::position`]): with the number of
-//! those that are there now it is known how many are new, but not which, so that all of the window are told if it is
-//! small. Such a reader leaves out what it has.
+//! A reader that reconnects sends the floor and the number of events that it had seen after it ([`Seen::position`]).
+//! The number of events that are there now then shows how many are new, but not which ones, so all events of the
+//! window are sent again if it is small, and the reader discards those that it has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -33,32 +33,33 @@ use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 
-/// How long after it was received an event may become visible and still be told: the time-outs of requests and a slow
-/// disk fit in.
+/// Longest delay from receipt to visibility for which the live feed still delivers an event. It covers the time-outs
+/// of requests and a slow disk.
 pub const MARGIN: Duration = Duration::from_secs(60);
 
-/// How far back a position of a reader may be; before that, only the number of events is told from here on.
+/// Greatest age of a position from which a reader can resume. With an older one it resumes at this age, as if it had
+/// seen no event since.
 const BACK_MAX: Duration = Duration::from_hours(24);
 
-/// Most events of a look, and so of a window.
+/// Most events of a poll, and so of a window.
 pub const KEYS_MAX: usize = 10_000;
 
-/// Most events of a window that are told again to a reader that comes again.
+/// Most events of a window that are sent again to a reader that reconnects.
 const REPEATED_MAX: usize = 200;
 
-/// One event, by the time at which it was received.
+/// Identifies an event: when it was received, and its id.
 pub type Key = (i64, Uuid);
 
-/// What was received after a moment.
+/// The events received after a moment.
 #[derive(Clone, Debug, Default)]
 pub struct Arrived {
-    /// The newest, newest first; at most [`KEYS_MAX`].
+    /// The keys of the newest ones, newest first; at most [`KEYS_MAX`].
     pub keys: Vec<Key>,
-    /// The number of all.
+    /// The number of all of them.
     pub total: usize,
 }
 
-/// Which events a reader has seen: those received up to the floor, and some of those after it.
+/// What a reader has seen: all events received up to the floor, and some of those after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     floor: i64,
@@ -67,29 +68,30 @@ pub struct Seen {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
-    /// So many events after the floor.
+    /// This many events after the floor; their keys are not known.
     Number(usize),
-    /// These.
+    /// The events with these keys.
     Keys(BTreeSet<Key>),
 }
 
 /// What is new to a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fresh {
-    /// The newest of it, oldest first; of a reader that comes again also what may be it.
+    /// The keys of the newest ones, oldest first; for a reader that reconnects also those of events that it may have
+    /// seen.
     pub keys: Vec<Key>,
     /// How many events are new.
     pub number: usize,
 }
 
 impl Fresh {
-    /// How many of them are not told.
+    /// How many of the new events are omitted from `keys`.
     pub fn skipped(&self) -> usize {
         self.number.saturating_sub(self.keys.len())
     }
 }
 
-/// What was received after `floor` and answers `question`.
+/// The events received after `floor` that match `question`.
 pub async fn arrived(
     engine: &Engine,
     project: ProjectId,
@@ -117,7 +119,7 @@ pub async fn arrived(
     Ok(Arrived { keys, total })
 }
 
-/// The events of `keys`, in their order, without those that are gone meanwhile.
+/// The events of `keys`, in their order, without those that no longer exist.
 pub async fn named(
     engine: &Engine,
     project: ProjectId,
@@ -133,12 +135,12 @@ pub async fn named(
         keys.iter().map(|(_, uuid)| uuid.to_string()).zip(0..).collect();
     let mut rows = collect(engine, rows).await?;
     rows.sort_by_key(|row| places.get(&row.uuid).copied());
-    // A copy that slipped in is the same event.
+    // A duplicate that was stored is the same event.
     rows.dedup_by(|a, b| a.uuid == b.uuid);
     Ok(rows)
 }
 
-/// The events that were received last and answer `question`, newest first; at most `limit`.
+/// The events received last that match `question`, newest first; at most `limit`.
 pub fn newest(
     engine: &Engine,
     project: ProjectId,
@@ -156,7 +158,8 @@ pub fn newest(
     })
 }
 
-/// Events of one request were received at the same time.
+/// By time of receipt, newest first; ties by timestamp and id, since the events of one request have the same
+/// `received_at`.
 fn order() -> Vec<SortExpr> {
     ["received_at", "timestamp", "uuid"].map(|name| col(name).sort(false, false)).to_vec()
 }
@@ -174,12 +177,13 @@ fn micros(duration: Duration) -> i64 {
 }
 
 impl Seen {
-    /// Nothing, of what is received from a little before `now` on: the start of a reader.
+    /// The state of a new reader, which has seen nothing that is received from [`MARGIN`] before `now` on.
     pub fn nothing(now: UnixMicros) -> Self {
         Self { floor: now.0.saturating_sub(micros(MARGIN)), known: Known::Number(0) }
     }
 
-    /// All that has arrived so far and answers `question`, and how much of it did within the last [`MARGIN`].
+    /// The state of a reader that has seen all events that match `question` so far, and how many of these arrived
+    /// within the last [`MARGIN`].
     pub async fn all(
         engine: &Engine,
         project: ProjectId,
@@ -192,7 +196,7 @@ impl Seen {
         Ok((seen, arrived.total))
     }
 
-    /// Reads a [`Seen::position`]; `None` if it is none.
+    /// Parses a [`Seen::position`]; `None` if it is malformed or in the future.
     pub fn at(position: &str, now: UnixMicros) -> Option<Self> {
         let (floor, number) = position.split_once('.')?;
         let (floor, number) = (floor.parse::<i64>().ok()?, number.parse::<usize>().ok()?);
@@ -208,7 +212,7 @@ impl Seen {
         self.floor
     }
 
-    /// What a reader has to say when it comes again, so that nothing is missed.
+    /// The position that a reader sends when it reconnects, so that it misses no event.
     pub fn position(&self) -> String {
         let number = match &self.known {
             Known::Number(number) => *number,
@@ -217,8 +221,8 @@ impl Seen {
         format!("{}.{number}", self.floor)
     }
 
-    /// Notes what has arrived after the floor, and returns what of it is new, at most `shown_max` events, and more only
-    /// for a reader that came again.
+    /// Records what has arrived after the floor, and returns what of it is new: at most `shown_max` events, or more
+    /// only for a reader that reconnected.
     pub fn look(&mut self, arrived: &Arrived, now: UnixMicros, shown_max: usize) -> Fresh {
         let Arrived { keys, total } = arrived;
         let (number, mut told): (usize, Vec<Key>) = match &self.known {
@@ -236,7 +240,8 @@ impl Seen {
                 let new = keys.iter().copied().filter(|key| !known.contains(key));
                 let told: Vec<Key> = new.collect();
                 let unseen = total.saturating_sub(keys.len());
-                // Those beyond the window may be known or not: what is known is at most all of it.
+                // Events beyond `keys` may be seen or new: at most as many of them are seen as there are seen keys
+                // that are not in `keys`.
                 let beyond =
                     unseen.saturating_sub(known.len().saturating_sub(keys.len() - told.len()));
                 (told.len().saturating_add(beyond), told.into_iter().take(shown_max).collect())
@@ -247,13 +252,13 @@ impl Seen {
         Fresh { keys: told, number }
     }
 
-    /// Moves the floor, and remembers what of `arrived` is above it.
+    /// Advances the floor, and records what of `arrived` is above it.
     fn forget(&mut self, arrived: &Arrived, now: UnixMicros) {
         let behind = now.0.saturating_sub(micros(MARGIN));
-        // A clock that was set back takes the floor with it.
+        // If the clock was set back, the floor moves back, too.
         let mut floor = if now.0 < self.floor { behind } else { self.floor.max(behind) };
         if arrived.total > arrived.keys.len() {
-            // Of the events at the time of the last key some may be missing.
+            // Of the events received at the same time as the last key, some may be missing from the keys.
             floor = floor.max(arrived.keys.last().map_or(floor, |(at, _)| *at));
         }
         let known = arrived.keys.iter().copied().filter(|(at, _)| *at > floor).collect();
@@ -270,14 +275,14 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
-    /// Far enough from 0 for every floor.
+    /// Far enough from 0 that no floor is negative.
     const NOW: i64 = 10_000_000 * SECOND;
 
     fn key(at: i64, number: u64) -> Key {
         (NOW + at, Uuid::from_u64_pair(0, number))
     }
 
-    /// What a store with these events tells, as the queries do.
+    /// What the queries return for a store with these events.
     fn told(events: &[Key], seen: &Seen) -> Arrived {
         let mut keys: Vec<Key> =
             events.iter().copied().filter(|(at, _)| *at > seen.floor()).collect();
@@ -298,10 +303,10 @@ mod tests {
         let mut events = vec![key(1, 1), key(2, 2)];
         assert_eq!(look(&mut seen, &events, 3).keys, [key(1, 1), key(2, 2)]);
         assert_eq!(look(&mut seen, &events, 3), Fresh::default());
-        // Received before those that were told, and at the same time as one.
+        // Received before those that were delivered, and at the same time as one of them.
         events.extend([key(2, 9), key(-5, 3)]);
         assert_eq!(look(&mut seen, &events, 4).keys, [key(-5, 3), key(2, 9)]);
-        // The window moves, and what leaves it is not told again.
+        // The window moves, and events that leave it are not delivered again.
         for at in 1..300 {
             let new = key(at * SECOND, 1000 + u64::try_from(at).unwrap());
             events.push(new);
@@ -329,7 +334,7 @@ mod tests {
         events.extend(batch(100, 60, 2));
         let fresh = look(&mut seen, &events, 3);
         assert_eq!((fresh.keys.len(), fresh.skipped()), (50, 10));
-        // More than a window has, all received at once, and then one more.
+        // More than fit in a window, all received at once, and then one more.
         let many = u64::try_from(KEYS_MAX).unwrap() * 3;
         events.extend(batch(1000, many, 4));
         let fresh = look(&mut seen, &events, 5);
@@ -345,12 +350,12 @@ mod tests {
         assert_eq!(look(&mut seen, &events, 2).keys.len(), 20);
         let again = |now: i64| Seen::at(&seen.position(), UnixMicros(NOW + now)).unwrap();
         assert_eq!(look(&mut again(3), &events, 3), Fresh::default(), "nothing is new");
-        // One was received before the others: all that may be it are told.
+        // One was received before the others: all events that it may be are delivered.
         events.push(key(0, 99));
         let fresh = look(&mut again(4), &events, 4);
         assert!(fresh.keys.contains(&key(0, 99)) && fresh.keys.len() == 21, "{fresh:?}");
         assert_eq!(fresh.skipped(), 0);
-        // Many came meanwhile: the newest are told, and the others counted.
+        // Many came meanwhile: the newest are delivered, and the others counted.
         events.extend((0..1000).map(|number| key(10 * SECOND, 1000 + number)));
         let mut reader = again(20 * SECOND);
         let fresh = look(&mut reader, &events, 20 * SECOND);

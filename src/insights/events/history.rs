@@ -1,4 +1,5 @@
-//! Events in the order of time, as they come: those of one person, and those that say what groups are like.
+//! Streams events in the order of time: those of one person, and `$groupidentify` events, which set properties of
+//! groups.
 
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
@@ -14,25 +15,25 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::run::Answer;
 
-/// The name of events that say what a group is like.
+/// The name of events that set properties of a group.
 const GROUP_IDENTIFY: &str = "$groupidentify";
 
-/// Events as they come.
+/// A stream of events.
 #[derive(Debug)]
 pub struct History(Answer);
 
 impl History {
-    /// The next events; `None` at the end.
+    /// The next batch of events; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Vec<EventRow>, QueryError>> {
         Some(self.0.next().await?.map(|batch| event_rows(&batch)))
     }
 }
 
-/// The events of a person up to a time, oldest first, as they come.
+/// Streams the events of a person up to and including a time, oldest first.
 ///
 /// # Errors
 ///
-/// See [`QueryError`]; more may come with the events.
+/// See [`QueryError`]; the stream may return further errors.
 pub async fn of_person(
     engine: &Engine,
     project: ProjectId,
@@ -43,8 +44,8 @@ pub async fn of_person(
     in_order(engine, project, person, until).await
 }
 
-/// The events up to a time that say what the groups of a type with these keys are like, oldest first,
-/// as they come.
+/// Streams the events up to and including a time that set properties of the groups of a type with these keys, oldest
+/// first.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ pub async fn of_groups(
     in_order(engine, project, says, until).await
 }
 
-/// The events up to a time for which a condition holds.
+/// Streams the events up to and including a time that meet a condition.
 async fn in_order(
     engine: &Engine,
     project: ProjectId,

@@ -1,4 +1,5 @@
-//! The time of the last of the newest rows that are wanted: [`since`], and [`condition`] of events.
+//! Determines the time of the last of the newest `wanted` rows: [`since`], and as a condition on events:
+//! [`condition`].
 
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampMicrosecondType;
@@ -12,14 +13,14 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// The first window, in microseconds: 15 minutes.
+/// Length of the first window, in microseconds: 15 minutes.
 const WINDOW: i64 = 15 * 60 * 1_000_000;
 
-/// How much longer each window is than the one before.
+/// Factor by which each window is longer than the one before.
 const GROWTH: i64 = 4;
 
-/// The condition that an event is no older than the last of the `wanted` newest of some events of a view, of which there are
-/// the times, and which lie between two times, both excluded.
+/// The condition that an event is no older than the last of the `wanted` newest of some events of a view. `times` has
+/// the timestamps of these events; the bounds are exclusive.
 pub(crate) async fn condition(
     engine: &Engine,
     (view, times): (&View, &DataFrame),
@@ -33,8 +34,9 @@ pub(crate) async fn condition(
     Ok(since.map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since)))))
 }
 
-/// The time of the last of the `wanted` newest rows by a column of times, which lie between `oldest` and `newest`, or of
-/// the oldest one if there are fewer; `None` if there is none. It reads this column and what rows are filtered by.
+/// The time of the last of the `wanted` newest rows, by a timestamp column with values between `oldest` and `newest`;
+/// that of the oldest row if there are fewer, `None` if there is none. Reads only this column and those that the
+/// filters need.
 pub(crate) async fn since(
     engine: &Engine,
     (rows, column): (&DataFrame, &'static str),
@@ -57,7 +59,7 @@ pub(crate) async fn since(
     Ok(last)
 }
 
-/// The newest times within a window, both ends included; at most `limit`.
+/// The newest times within a window, both ends inclusive; at most `limit`.
 async fn times(
     engine: &Engine,
     (rows, column): (DataFrame, &'static str),
