@@ -1,5 +1,5 @@
-//! The filters of a list of events or an insight as one condition on events: [`Filters`]. Every plan gets its own copy of
-//! them, which shares their patterns: each is compiled once for a request.
+//! The filters of a list of events or an insight, compiled to one condition on events: [`Filters`]. Each plan gets a
+//! copy of them, and the copies share their patterns, so that each pattern is compiled once per request.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use weir_query::guard::complexity::WORDS_MAX;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::ExactColumns;
 
-/// Filters that all must hold.
+/// Filters that must all hold.
 #[derive(Clone, Debug, Default)]
 pub struct Filters(Vec<Tree>);
 
 impl Filters {
-    /// Adds a list of filters, or a group of them, that stands in the request at `path`.
+    /// Adds a list of filters, or a group of them, from `path` of the request.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Filters {
         }
         let refused = |detail| NodeError { field: path.to_owned(), detail };
         self.0.push(parsed(filters).map_err(refused)?);
-        // The limits are of all of them together.
+        // The limits apply to all of them together.
         let all = self.0.iter().map(|tree| tree.filters().len()).sum::<usize>();
         if all > FILTERS_MAX {
             return Err(refused(TreeError::TooLarge.to_string()));
@@ -52,18 +52,18 @@ impl Filters {
         check_together([self.pattern_states()]).map_err(|error| refused(error.to_string()))
     }
 
-    /// Each of them.
+    /// All single filters.
     pub fn each(&self) -> impl Iterator<Item = &Filter> {
         self.0.iter().flat_map(Tree::filters)
     }
 
-    /// States of their patterns.
+    /// The number of states of their patterns.
     pub(super) fn pattern_states(&self) -> usize {
         let patterns = self.0.iter().flat_map(Tree::patterns);
         patterns.map(|pattern| pattern.size().states).fold(0, usize::saturating_add)
     }
 
-    /// Whether they ask of sessions or have expressions, for which events need columns beside their own.
+    /// Whether they filter by sessions or by expressions, for which events need additional columns.
     pub fn ask_beside_events(&self) -> bool {
         let is_beside = |filter: &&Filter| {
             matches!(filter, Filter::Property { scope: Scope::Session | Scope::Expression, .. })
@@ -71,9 +71,9 @@ impl Filters {
         self.0.iter().any(|tree| tree.filters().iter().any(is_beside))
     }
 
-    /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
-    /// for events whose columns are `exact`, see [`View::exact`](weir_query::kernel::view::View::exact), and if it asks of
-    /// sessions or has expressions for those with the columns of these, see
+    /// The condition that all hold for an event, and for its person and groups as of now; `None` without filters. It
+    /// is valid for events whose columns are `exact`, see [`View::exact`](weir_query::kernel::view::View::exact). If
+    /// the filters are on sessions or have expressions, the events also need the columns of these, see
     /// [`with_columns`](weir_query::events::expression_columns::with_columns).
     pub fn condition(
         &self,
@@ -85,14 +85,14 @@ impl Filters {
         Some(tree::condition(tree, subjects))
     }
 
-    /// The condition that all hold for a person, in rows of the table of persons: see [`person_filter::condition`]. They
-    /// ask of persons alone; `None` without filters.
+    /// The condition that all hold for a person, on rows of the table of persons: see [`person_filter::condition`].
+    /// The filters must be on persons only; `None` without filters.
     pub fn condition_of_persons(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
         let (tree, subjects) = self.of(engine, project, ExactColumns::default())?;
         Some(person_filter::condition(tree, subjects))
     }
 
-    /// The filters, and what they ask of besides rows; `None` without filters.
+    /// The filters, and the subjects that they read besides rows; `None` without filters.
     fn of(
         &self,
         engine: &Engine,
@@ -119,7 +119,7 @@ impl Filters {
     }
 }
 
-/// Refuses expressions that are too long together.
+/// Refuses expressions that are too long in total.
 fn check_words<'f>(filters: impl IntoIterator<Item = &'f Filter>) -> Result<(), String> {
     let words = filters.into_iter().map(|filter| match filter {
         Filter::Property { scope: Scope::Expression, predicate } => {
@@ -135,11 +135,11 @@ fn check_words<'f>(filters: impl IntoIterator<Item = &'f Filter>) -> Result<(), 
     }
 }
 
-/// Filters that are of events.
+/// Parses filters on events.
 fn parsed(filters: &Value) -> Result<Tree, String> {
     let tree = Tree::parse(filters, "event", Matching::Legacy);
     let tree = tree.map_err(|error| error.to_string())?;
-    // Before any of them is parsed.
+    // Before any expression is parsed.
     check_words(tree.filters())?;
     for filter in tree.filters() {
         if let Filter::Property { scope: Scope::Expression, predicate } = filter {

@@ -1,4 +1,4 @@
-//! How often SDKs reported calls of flags lately: [`calls`].
+//! Counts recent flag calls as reported by SDKs: [`calls`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use weir_query::kernel::error::QueryError;
 /// Period over which calls are counted.
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 
-/// The number of calls of each flag with one of these keys, of which there is one at least; those without a call are left out.
+/// The number of calls of each flag with one of `keys`, of which there must be at least one; flags without calls are
+/// omitted.
 pub async fn calls(
     engine: &Engine,
     project: ProjectId,

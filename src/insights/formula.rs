@@ -35,7 +35,7 @@ enum Operator {
 }
 
 impl Formula {
-    /// Reads a formula over so many series, which are called A, B and so on.
+    /// Parses a formula over this number of series, which are named A, B and so on.
     ///
     /// # Errors
     ///
@@ -57,13 +57,13 @@ impl Formula {
         Self { name, ..self }
     }
 
-    /// What labels show.
+    /// The label in the response.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("Formula ({})", self.text))
     }
 
-    /// Its value, where `value` gives that of a series. What has no finite value gives 0, as in PostHog: division by zero
-    /// and its remainder, a power that is infinite or not real.
+    /// The value of the formula, where `value` returns that of a series. A result that is not finite becomes 0, as in
+    /// PostHog: division by zero and its remainder, an infinite power, a power that is not a real number.
     pub fn evaluate(&self, value: &impl Fn(usize) -> f64) -> f64 {
         self.root.evaluate(value)
     }
@@ -106,7 +106,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Takes one of these operators, if it is next.
+    /// Consumes one of these operators, if it is next.
     fn operator(&mut self, wanted: &[(char, Operator)]) -> Option<Operator> {
         self.skip();
         let (sign, operator) = wanted.iter().find(|(sign, _)| self.rest.starts_with(*sign))?;
@@ -133,7 +133,7 @@ impl Reader<'_> {
         Ok(left)
     }
 
-    /// A power with signs before it: these bind less, as in `-A ** 2`.
+    /// A power with signs before it. Signs bind less tightly than powers, as in `-A ** 2`.
     fn signed(&mut self, depth: usize) -> Result<Term, String> {
         let depth = depth.checked_sub(1).ok_or(TOO_DEEP)?;
         self.skip();
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
     }
 
-    /// From right to left: `A ** B ** C` is `A ** (B ** C)`.
+    /// Right-associative: `A ** B ** C` is `A ** (B ** C)`.
     fn power(&mut self, depth: usize) -> Result<Term, String> {
         let base = self.term(depth)?;
         self.skip();
@@ -221,7 +221,7 @@ mod tests {
             ("B ** -1 * 3", 1.0),
             ("A ** 0.5 ** 2", 6.0_f64.powf(0.25)),
             ("C ** 0", 1.0),
-            // Infinite, or no real number.
+            // Infinite, or not a real number.
             ("C ** -1", 0.0),
             ("(C - 1) ** 0.5", 0.0),
             ("10 ** 999", 0.0),

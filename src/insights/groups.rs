@@ -1,5 +1,5 @@
-//! Lists of groups, such as the companies of a project: read from one snapshot of the identity
-//! store, one type at a time.
+//! Lists of groups, such as the companies of a project. They are read from one snapshot of the identity store, one
+//! group type at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,23 +15,23 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::persons::people::Part;
 
-/// Groups that are remembered while a list is made, at most.
+/// Most groups that are kept in memory while a list is made.
 const REMEMBERED_MAX: usize = 300_000;
 
-/// Groups that are looked at for the values of a property.
+/// Most groups that are sampled for properties, and for the values of one.
 const SAMPLE: usize = 100_000;
 
-/// Different names or values that are counted; further ones are left out.
+/// Most distinct names or values that are counted; further ones are ignored.
 const COUNTED_MAX: usize = 50_000;
 
 /// A group and its key.
 pub type Named = (String, Group);
 
-/// How often each text was seen.
+/// The number of occurrences of each text.
 pub type Counts = HashMap<String, usize>;
 
-/// The groups of a type whose key or property `name` contains `search` in any case, the newest
-/// first; how many there are, and those of `part`.
+/// Searches the groups of a type for those whose key or property `name` contains `search`, case-insensitive. Returns
+/// how many match, and those of `part`, newest first.
 pub async fn find_groups(
     engine: &Engine,
     project: ProjectId,
@@ -55,7 +55,7 @@ pub async fn find_groups(
             }
             flow(stop)
         })?;
-        // Behind the last group there is nothing, however far.
+        // A page after the last group is empty, whatever its offset.
         if wanted.min(count) > remembered {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ pub async fn find_groups(
     read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
 }
 
-/// How many of a sample of groups have each property, by the index of the type.
+/// The number of groups in a sample that have each property, by group type index.
 pub async fn group_properties(
     engine: &Engine,
     project: ProjectId,
@@ -93,7 +93,7 @@ pub async fn group_properties(
         .await
 }
 
-/// The values of a property in a sample of the groups of a type.
+/// The values of a property in a sample of the groups of a type, with their counts.
 pub async fn group_values(
     engine: &Engine,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! An insight of any kind, as clients describe it by a node: [`Insight`].
+//! An insight of any kind, parsed from a query node: [`Insight`].
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -31,10 +31,11 @@ use weir_event::predicate::patterns;
 use weir_query::kernel::engine::Engine;
 use weir_query::persons::people::Part;
 
-/// Most groups of which those of a page are the last ones: their keys are kept until then.
+/// Most groups up to the end of a page of actors: their keys are kept in memory until then.
 const GROUPS_MAX: usize = 100_000;
 
-/// Makes the kinds of insights of their types, what says which of their actors are meant, and their names.
+/// Generates the enums of insights and of actors queries from the list of kinds: their types, the types that select
+/// actors, and their names.
 macro_rules! kinds {
     ($($kind:ident($($asked:ident: $of:ty)?): $name:literal,)+) => {
         /// Kinds of insights.
@@ -49,8 +50,8 @@ macro_rules! kinds {
             )+
         }
 
-        /// What is asked of the actors of an insight: the fields of an `InsightActorsQuery`, or of the one of its kind,
-        /// beside its source.
+        /// An actors query of an insight: the fields of an `InsightActorsQuery`, or of the actors query of its kind,
+        /// besides its source.
         #[derive(Clone, Debug)]
         pub enum ActorsOf {
             $(
@@ -60,7 +61,7 @@ macro_rules! kinds {
         }
 
         impl ActorsOf {
-            /// The actors, in the order of the kind of insight.
+            /// The actors, in the order that the kind of insight defines.
             async fn found(
                 &self,
                 engine: &Engine,
@@ -76,7 +77,7 @@ macro_rules! kinds {
         }
 
         impl Insight {
-            /// Reads a node of this kind; `None` if it is none of [`KINDS`].
+            /// Parses a node of this kind; `None` if it is none of [`KINDS`].
             fn of_kind(kind: &str, query: &Value) -> Option<Result<Self, NodeError>> {
                 match kind {
                     $($name => Some($kind::parse(query).map(Self::$kind)),)+
@@ -84,21 +85,21 @@ macro_rules! kinds {
                 }
             }
 
-            /// Adds what its answer depends on.
+            /// Adds the dependencies of its result.
             pub fn depend(&self, on: &mut Dependence<'_>) {
                 match self {
                     $(Self::$kind(own) => own.depend(on),)+
                 }
             }
 
-            /// What it looks at.
+            /// Its selection: dates, filters and unit.
             pub fn selection_mut(&mut self) -> &mut Selection {
                 match self {
                     $(Self::$kind(own) => own.selection_mut(),)+
                 }
             }
 
-            /// The names of the events that it is about, those of actions included.
+            /// The event names that it refers to, including those of actions.
             ///
             /// # Errors
             ///
@@ -127,13 +128,13 @@ kinds! {
 }
 
 impl Insight {
-    /// Reads a node of one of [`KINDS`].
+    /// Parses a node of one of [`KINDS`].
     ///
     /// # Errors
     ///
-    /// It is of another kind, or a field is unknown, malformed or asks for something that is not available.
+    /// It is of another kind, or a field is unknown, malformed or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
-        // Those of all series and filters together.
+        // The limit applies to the patterns of all series and filters together.
         patterns::check(query).map_err(|error| NodeError::new("query", error.to_string()))?;
         let wrong = || NodeError::new("kind", format!("Expected one of {}.", KINDS.join(", ")));
         let kind = query.get("kind").and_then(Value::as_str);
@@ -141,7 +142,7 @@ impl Insight {
         parsed.unwrap_or_else(|| Err(wrong()))
     }
 
-    /// The answer, as `results` of PostHog's clients have it.
+    /// Computes the result, in the form of `results` in PostHog's API.
     pub fn answer<'a>(
         &'a self,
         engine: &'a Engine,
@@ -170,7 +171,7 @@ impl Insight {
         })
     }
 
-    /// Looks up how the actions of its series are called now, which its answer says.
+    /// Looks up the current names of the actions of its series, which the result contains.
     fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
         match self {
             Self::Funnels(funnels) => funnels.look_up(engine, project),
@@ -181,7 +182,7 @@ impl Insight {
         }
     }
 
-    /// The answer as it is kept.
+    /// Computes the result in the form in which it is cached.
     pub fn answered<'a>(
         &'a self,
         engine: &'a Engine,
@@ -194,7 +195,7 @@ impl Insight {
         })
     }
 
-    /// Counts a view of the events that it names, as every new answer does by itself.
+    /// Counts a use of the event names that it refers to, as each computation of its result does by itself.
     ///
     /// # Errors
     ///
@@ -205,7 +206,7 @@ impl Insight {
         Ok(())
     }
 
-    /// Which of its actors the node `asked` asks for that stands at `path`.
+    /// The actors query of this insight that is described by the node `asked` at `path`.
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ impl Insight {
 }
 
 impl ActorsOf {
-    /// What they are looked for in, and who they are.
+    /// The selection in which the actors are searched, and their unit.
     fn looked_at(&mut self) -> (&mut Selection, Unit) {
         let selection = match self {
             Self::Stickiness(stickiness, asked) => {
@@ -252,12 +253,12 @@ impl ActorsOf {
         (selection, unit)
     }
 
-    /// Who they are.
+    /// The unit of the actors: persons, or groups of a type.
     pub fn unit(&mut self) -> Unit {
         self.looked_at().1
     }
 
-    /// Looks for those alone who are called so: see [`Selection::search`].
+    /// Restricts the actors to those that match a search text: see [`Selection::search`].
     ///
     /// # Errors
     ///
@@ -267,7 +268,8 @@ impl ActorsOf {
         selection.search(text, unit)
     }
 
-    /// The actors, in the order of the kind of insight; one more than the part has where there are more.
+    /// The actors, in the order that the kind of insight defines. One more than `part` has is returned if there are
+    /// more.
     pub fn find<'a>(
         mut self,
         engine: &'a Engine,

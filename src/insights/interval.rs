@@ -1,4 +1,4 @@
-//! The buckets of a range of dates: [`Buckets`], in the time zone of the project, so that days of 23 and 25
+//! The time buckets of a date range: [`Buckets`]. They follow the time zone of the project, so that days of 23 and 25
 //! hours are one bucket each. The rules are those of PostHog's insights.
 
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Interval {
         all.into_iter().find(|interval| interval.name() == name)
     }
 
-    /// Reads the field `interval`; days without it.
+    /// Parses the field `interval`; the default is days.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Interval {
         matches!(self, Self::Minute | Self::Hour)
     }
 
-    /// The beginning of the interval with a local time.
+    /// The beginning of the interval that contains a local time.
     fn start(self, wall: NaiveDateTime, is_monday_first: bool) -> Option<NaiveDateTime> {
         let day = wall.date();
         let midnight = |day: chrono::NaiveDate| Some(day.and_time(NaiveTime::MIN));
@@ -89,7 +89,7 @@ impl Interval {
         }
     }
 
-    /// The local time at which the next interval begins; of intervals within a day `None`.
+    /// The local time at which the next interval begins; `None` for intervals within a day.
     fn next(self, start: NaiveDateTime) -> Option<NaiveDateTime> {
         match self {
             Self::Minute | Self::Hour => None,
@@ -100,7 +100,7 @@ impl Interval {
     }
 }
 
-/// The range has more buckets than an insight may have.
+/// The range has too many buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The range of dates has more than {BUCKETS_MAX} intervals. Use longer ones.")]
 pub struct TooManyBuckets;
@@ -109,27 +109,27 @@ pub struct TooManyBuckets;
 #[derive(Clone, Debug)]
 pub struct Buckets {
     starts: Arc<[i64]>,
-    /// The mean length of a bucket.
+    /// Mean length of a bucket, in microseconds.
     length: i64,
-    /// The first time that counts, and the last.
+    /// The first and the last time that are counted.
     bounds: (i64, i64),
     interval: Interval,
     zone: Tz,
 }
 
-/// Windows of time, one for each bucket.
+/// Time windows that end with a bucket, one for each bucket, made of steps.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The days or hours of all windows.
+    /// The steps: the days or hours of all windows.
     pub steps: Buckets,
-    /// The last step of each window, by bucket.
+    /// The last step of the window of each bucket.
     points: Arc<[usize]>,
-    /// How many steps a window has.
+    /// The number of steps of a window.
     length: usize,
 }
 
 impl Window {
-    /// The buckets whose windows have this step.
+    /// The buckets whose windows contain this step.
     pub fn buckets_with(&self, step: usize) -> Range<usize> {
         let first = self.points.partition_point(|point| *point < step);
         let end = self.points.partition_point(|point| *point < step.saturating_add(self.length));
@@ -145,8 +145,8 @@ impl Window {
 }
 
 impl Buckets {
-    /// The buckets of `range`. Of the first week only what lies in the range counts; other first buckets count
-    /// from their beginning.
+    /// Divides `range` into buckets. The first week is cut at the start of the range; other intervals count from the
+    /// beginning of their first bucket.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Buckets {
         let mut starts = Vec::new();
         let mut local = interval.start(wall, is_monday_first).unwrap_or(wall);
         let mut start = match interval.is_within_a_day() {
-            // Clocks may show the same time twice: it is the one that is meant.
+            // When clocks show a time twice, this keeps the occurrence that the range begins with.
             true => {
                 let since = wall.signed_duration_since(local).num_microseconds().unwrap_or(0);
                 range.from.0.saturating_sub(since)
@@ -176,7 +176,7 @@ impl Buckets {
             start = match (interval.next(local), interval) {
                 (Some(next), _) => {
                     local = next;
-                    // Local midnights that daylight saving leaves out begin when the clock goes on.
+                    // A local midnight that daylight saving time skips: the bucket begins when the clocks resume.
                     at_wall(next, zone).map_or(i64::MAX, |next| next.0.max(start + 1))
                 }
                 (None, Interval::Minute) => start + 60 * MICROS_PER_SECOND,
@@ -189,7 +189,7 @@ impl Buckets {
         Ok(Self { starts: starts.into(), length, bounds, interval, zone })
     }
 
-    /// The same buckets, and so many right before them.
+    /// The same buckets, preceded by `count` more.
     ///
     /// # Errors
     ///
@@ -219,13 +219,13 @@ impl Buckets {
         Ok(Self { length: mean_length(&starts), starts: starts.into(), bounds, ..self })
     }
 
-    /// The same buckets, of which the whole first and the whole last one count.
+    /// Extends the counted times to the whole first and the whole last bucket.
     pub fn whole(mut self) -> Self {
         let (Some(first), Some(last)) = (self.starts.first(), self.starts.last()) else {
             return self;
         };
         let local = self.local(self.len() - 1);
-        // A day whose midnight the clocks leave out begins later, but the next one does not.
+        // A day whose midnight the clocks skip begins later, but the next day does not.
         let midnight = local.date().and_time(NaiveTime::MIN);
         let next = match (self.interval.next(midnight), self.interval) {
             (Some(next), _) => at_wall(next, self.zone).map(|next| next.0),
@@ -237,35 +237,35 @@ impl Buckets {
         self
     }
 
-    /// How many there are.
+    /// The number of buckets.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no buckets.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// The first time that counts, and the last.
+    /// The first and the last time that are counted.
     pub fn bounds(&self) -> (UnixMicros, UnixMicros) {
         (UnixMicros(self.bounds.0), UnixMicros(self.bounds.1))
     }
 
-    /// The first and the last time that count in one bucket; `None` if there is no such bucket.
+    /// The first and the last counted time in one bucket; `None` if there is no such bucket.
     pub fn bounds_of(&self, bucket: usize) -> Option<(UnixMicros, UnixMicros)> {
         let start = *self.starts.get(bucket)?;
         let end = self.starts.get(bucket + 1).map_or(self.bounds.1, |next| next - 1);
         Some((UnixMicros(start.max(self.bounds.0)), UnixMicros(end)))
     }
 
-    /// The bucket of a time, if it counts.
+    /// The bucket that contains a time; `None` if the time is not counted.
     pub fn bucket_of(&self, time: UnixMicros) -> Option<usize> {
         if time.0 < self.bounds.0 || time.0 > self.bounds.1 {
             return None;
         }
-        // Buckets are of nearly the same length: where it would be, or one or two beside. A search would halve them
-        // all, for each event.
+        // Buckets are nearly equally long, so the bucket is at the interpolated index or one or two beside it. A
+        // binary search for each event would take more steps.
         let since = time.0.checked_sub(*self.starts.first()?).filter(|since| *since >= 0)?;
         let last = self.starts.len() - 1;
         let mut at = usize::try_from(since / self.length).map_or(last, |at| at.min(last));
@@ -279,7 +279,7 @@ impl Buckets {
         Some(at)
     }
 
-    /// The bucket that a client names by its day, such as `2024-03-13` or `2024-03-13 14:00:00`.
+    /// The bucket that a client names by its beginning, such as `2024-03-13` or `2024-03-13 14:00:00`.
     pub fn bucket_of_day(&self, day: &str) -> Option<usize> {
         let day = day.trim_end_matches('Z').replacen('T', " ", 1);
         let day = day.split(['+', '.']).next().unwrap_or_default();
@@ -290,8 +290,8 @@ impl Buckets {
         })
     }
 
-    /// The windows of the last `days` up to the beginning of each bucket; `None` where a bucket is no shorter
-    /// than that. They move by days, or by hours where buckets are hours.
+    /// The windows of the last `days` up to the beginning of each bucket; `None` if a bucket is at least as long as
+    /// that. They slide by days, or by hours if buckets are hours.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl Buckets {
         };
         let length = usize::try_from(days).unwrap_or(usize::MAX).saturating_mul(per_day);
         let back = i64::from(days) * 24 * 3600 * MICROS_PER_SECOND;
-        // Somewhat earlier than needed, where a day of 25 hours lies between.
+        // One day of 25 hours may lie between, so this is somewhat earlier than needed.
         let from = UnixMicros(first.saturating_sub(back));
         let range = DateRange::new(from, UnixMicros(*last), self.zone);
         let mut steps = Self::of(&range, step, false)?;
@@ -328,7 +328,7 @@ impl Buckets {
         Ok(Some(Window { steps, points, length }))
     }
 
-    /// The first time of the last so many days up to the last time that counts, by the clocks.
+    /// The first time of the last `days` days up to the last counted time, in local time.
     pub fn last_days(&self, days: u32) -> UnixMicros {
         let wall = UnixMicros(self.bounds.1).to_datetime().with_timezone(&self.zone).naive_local();
         let before = wall.checked_sub_days(Days::new(days.into()));
@@ -341,24 +341,25 @@ impl Buckets {
         start.to_datetime().with_timezone(&self.zone).naive_local()
     }
 
-    /// The beginning of a bucket, as in `days`: a date, or within a day a local date and time.
+    /// The beginning of a bucket, as in `days` of the response: a date, or within a day a local date and time.
     pub fn day(&self, bucket: usize) -> String {
         let format = if self.interval.is_within_a_day() { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d" };
         self.local(bucket).format(format).to_string()
     }
 
-    /// The beginning of a bucket, as in `labels`.
+    /// The beginning of a bucket, as in `labels` of the response.
     pub fn label(&self, bucket: usize) -> String {
         let format = if self.interval.is_within_a_day() { "%-d-%b-%Y %H:%M" } else { "%-d-%b-%Y" };
         self.local(bucket).format(format).to_string()
     }
 
-    /// The bucket of the column `timestamp`: a number from 0 on, null for a time that does not count.
+    /// Expression for the bucket of the column `timestamp`: its number from 0 on, null for a time that is not
+    /// counted.
     pub fn expression(&self) -> Expr {
         self.expression_of(ident("timestamp"))
     }
 
-    /// The bucket of a time.
+    /// Expression for the bucket of a time.
     pub fn expression_of(&self, time: Expr) -> Expr {
         let buckets = self.clone();
         let invoke = move |arguments: &[ColumnarValue]| {
@@ -366,7 +367,7 @@ impl Buckets {
             let times = arrays
                 .first()
                 .and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
-            // Of the event before: rows are in the order of time, mostly.
+            // Bounds and number of the bucket of the previous row, since rows are mostly in the order of time.
             let (mut from, mut to, mut at) = (i64::MAX, i64::MIN, None);
             let mut bucket = |time: i64| {
                 if time < from || time > to {
@@ -397,7 +398,7 @@ impl Buckets {
     }
 }
 
-/// The mean distance of starts in their order, at least 1.
+/// The mean distance of consecutive starts, at least 1.
 fn mean_length(starts: &[i64]) -> i64 {
     let (Some(first), Some(last)) = (starts.first(), starts.last()) else { return 1 };
     let between = i64::try_from(starts.len() - 1).unwrap_or(i64::MAX).max(1);

@@ -1,5 +1,6 @@
-//! Questions that are being answered, by the ids of their askers: [`Jobs`]. Of some, the askers poll for the answer; of
-//! the others, they wait for it, and may cancel it meanwhile. They are in memory, so they end with the process.
+//! Queries that are running, by the ids that clients chose: [`Jobs`]. For asynchronous ones the client polls for the
+//! result; for the others it waits for the response, and can cancel them meanwhile. They are kept in memory, so they
+//! end with the process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,27 +14,27 @@ use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_metadata::accounts::KeyId;
 
-/// How long a finished job can be asked for (PostHog's figure).
+/// How long the status of a finished job can be read (PostHog's figure).
 pub const KEPT: Duration = Duration::from_secs(20 * 60);
 
-/// Most jobs of one personal API key that run or wait at once.
+/// Most asynchronous jobs of one personal API key that run or are queued at once.
 pub const RUNNING_PER_KEY_MAX: usize = 8;
 
-/// Most questions of one personal API key whose askers wait for the answer that can be cancelled; further ones are answered
-/// all the same.
+/// Most synchronous queries of one personal API key that can be cancelled; further ones run, but cannot be cancelled.
 const WAITED_PER_KEY_MAX: usize = 64;
 
-/// Most jobs of one personal API key, those that are finished included; the oldest of these is forgotten for a new
-/// one.
+/// Most asynchronous jobs of one personal API key, including finished ones; the oldest finished one is evicted for a
+/// new one.
 const JOBS_PER_KEY_MAX: usize = 100;
 
-/// Most bytes of the answers of all finished jobs; the oldest one is forgotten for a new one. A longer one is refused.
+/// Most bytes of the results of all finished jobs; the oldest results are evicted for a new one. A single larger
+/// result is refused.
 const ANSWERS_MAX_BYTES: u64 = 32 << 20;
 
-/// Most bytes of an id that an asker chooses.
+/// Longest id that a client chooses, in bytes.
 pub const ID_MAX_BYTES: usize = 200;
 
-/// What a cancelled job tells.
+/// The error message of a cancelled job.
 pub const CANCELLED: &str = "The query was cancelled.";
 
 /// Jobs by project and id. Clones share them.
@@ -43,7 +44,7 @@ pub struct Jobs(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     jobs: HashMap<(ProjectId, String), Job>,
-    /// How many jobs began: the number of the next one.
+    /// The number of jobs begun so far, which is the number of the next one.
     begun: u64,
 }
 
@@ -55,34 +56,34 @@ struct Job {
     stop: Arc<Notify>,
 }
 
-/// What is known of a job.
+/// The status of a job.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// When it began.
     pub started_at: UnixMicros,
     /// When it ended, and how; `None` while it runs.
     pub ended: Option<(UnixMicros, Outcome)>,
-    /// Whether its asker waits for the answer: it is forgotten once there is one.
+    /// Whether its client waits for the response: the job is removed as soon as it ends.
     pub is_waited: bool,
 }
 
 /// How a job ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// With an answer, and its key.
+    /// It succeeded: the cache key and the result.
     Answer(Key, Arc<Answer>),
-    /// Without one.
+    /// It failed, or was cancelled.
     Failed {
-        /// What its asker is told.
+        /// The error message for the client.
         detail: String,
-        /// Whether it is the server's fault.
+        /// Whether it is an error of the server.
         is_fault: bool,
     },
 }
 
 impl Outcome {
-    /// That with an answer, in memory of its own: that of queries is not for what is kept for minutes. One that is longer
-    /// than all may be together is none.
+    /// The outcome of a successful job, with the result copied to memory of its own, since query memory must not be
+    /// held for minutes. A result above the limit of all results is a failure.
     pub fn of(key: Key, answer: &Answer) -> Self {
         if answer.bytes() <= ANSWERS_MAX_BYTES {
             return Self::Answer(key, Arc::new(answer.copied()));
@@ -94,36 +95,36 @@ impl Outcome {
     }
 }
 
-/// What becomes of a request to begin a job.
+/// Result of [`Jobs::begin`].
 #[derive(Debug)]
 pub enum Begun {
-    /// It has to be done.
+    /// The caller has to run it.
     New(Ticket),
-    /// One with its id is running.
+    /// A job with this id is running.
     Running(Status),
-    /// Its key has [`RUNNING_PER_KEY_MAX`] running ones.
+    /// The API key has [`RUNNING_PER_KEY_MAX`] running ones.
     TooMany,
 }
 
-/// What becomes of a request to end a job.
+/// Result of [`Jobs::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It is ended.
+    /// The job is cancelled.
     Done,
-    /// None is running.
+    /// No such job is running.
     Nothing,
-    /// It is that of a key whose jobs may not be ended.
+    /// The job was begun with an API key whose jobs the caller may not cancel.
     Refused,
 }
 
-/// The duty to end a job. One that is dropped ends it as the server's fault.
+/// Handle of a running job, which must end it. If it is dropped before, the job ends with an error of the server.
 #[derive(Debug)]
 pub struct Ticket {
     jobs: Jobs,
     id: (ProjectId, String),
     number: u64,
     stop: Arc<Notify>,
-    /// What is known of it.
+    /// The status of the job when it began.
     pub status: Status,
 }
 
@@ -141,7 +142,7 @@ impl Status {
 }
 
 impl Jobs {
-    /// Begins a job of a project with this id.
+    /// Begins an asynchronous job of a project with this id.
     pub fn begin(&self, id: (ProjectId, String), by: KeyId, now: UnixMicros) -> Begun {
         let mut state = self.0.lock();
         state.jobs.retain(|_, job| !job.status.is_over(now));
@@ -160,8 +161,8 @@ impl Jobs {
         Begun::New(self.added(&mut state, (id, by), status))
     }
 
-    /// Lets a question be cancelled under this id while its asker waits. `None` if another one has the id, or the key
-    /// has [`WAITED_PER_KEY_MAX`].
+    /// Registers a synchronous query under this id, so that it can be cancelled while its client waits. `None` if a
+    /// running job has the id, or the API key has [`WAITED_PER_KEY_MAX`].
     pub fn wait(&self, id: (ProjectId, String), by: KeyId, now: UnixMicros) -> Option<Ticket> {
         let mut state = self.0.lock();
         state.jobs.retain(|_, job| !job.status.is_over(now));
@@ -190,14 +191,14 @@ impl Jobs {
         Ticket { jobs: self.clone(), id, number, stop, status }
     }
 
-    /// What is known of a job; `None` if there is none, or it ended too long ago.
+    /// The status of a job; `None` if there is no such job, or it ended too long ago.
     pub fn status(&self, id: &(ProjectId, String), now: UnixMicros) -> Option<Status> {
         let state = self.0.lock();
         let status = &state.jobs.get(id)?.status;
         (!status.is_over(now)).then(|| status.clone())
     }
 
-    /// Ends a running job, if the key that began it is one whose jobs may be ended.
+    /// Cancels a running job, if `is_allowed` for the API key that began it.
     pub fn cancel(
         &self,
         id: &(ProjectId, String),
@@ -219,7 +220,7 @@ impl Jobs {
 }
 
 impl State {
-    /// Forgets the finished job that began first, of those that are meant.
+    /// Evicts the finished job that began first, among those for which `is_meant`.
     fn forget_oldest(&mut self, is_meant: impl Fn(&Job) -> bool) {
         let finished = self.jobs.iter().filter(|(_, job)| job.status.ended.is_some());
         let oldest = finished.filter(|(_, job)| is_meant(job)).min_by_key(|(_, job)| job.number);
@@ -230,7 +231,7 @@ impl State {
 }
 
 impl Ticket {
-    /// Returns once the job is cancelled.
+    /// Completes once the job is cancelled.
     pub async fn stopped(&self) {
         self.stop.notified().await;
     }
@@ -338,7 +339,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), ticket.stopped()).await.unwrap();
         ticket.end(failed("too late"), NOW);
         assert_eq!(detail(&jobs, "a").as_deref(), Some("The query was cancelled."));
-        // Its number is not that of the next one with this id.
+        // The next job with this id has another number.
         let next = begin(&jobs, "a", 1).unwrap();
         ticket.end(failed("too late"), NOW);
         assert_eq!(detail(&jobs, "a"), None);
@@ -357,7 +358,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), waiting.stopped()).await.unwrap();
         drop(waiting);
         assert!(jobs.status(&id(1, "a"), NOW).is_none());
-        // They take no place of jobs that nobody waits for, and are bounded themselves.
+        // They do not count towards the limits of asynchronous jobs, and have a limit of their own.
         let many: Vec<Ticket> =
             (0..WAITED_PER_KEY_MAX).map(|at| wait(&format!("waited {at}")).unwrap()).collect();
         assert!(wait("one more").is_none());

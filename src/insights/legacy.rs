@@ -1,6 +1,6 @@
-//! The filters of older clients, such as `?insight=TRENDS&events=[...]`, as the nodes of newer ones:
-//! [`trends_query`]; other kinds of insights have files of their own, which read what is common here. Values may be JSON
-//! or the text of it, as query strings have them.
+//! Converts the filters of older clients, such as `?insight=TRENDS&events=[...]`, to query nodes. [`trends_query`]
+//! and what the kinds of insights have in common are here; the other kinds have files of their own. Values may be
+//! JSON, or JSON as text in query strings.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ const WITHOUT_INTERVAL: [&str; 2] = ["PathsQuery", "RetentionQuery"];
 /// Filters as they were sent.
 pub type Filter = Map<String, Value>;
 
-/// The `TrendsQuery` of such filters.
+/// Converts filters to a `TrendsQuery`.
 ///
 /// # Errors
 ///
@@ -37,20 +37,20 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
     Ok(Value::Object(query))
 }
 
-/// Refuses filters with a field that is not known.
+/// Refuses filters with an unknown field.
 ///
 /// # Errors
 ///
-/// The first such field.
+/// Names the first such field.
 pub fn check(filter: &Filter) -> Result<(), NodeError> {
     older::check(filter, |text| json::read(text.as_bytes()).ok())
 }
 
-/// Refuses filters of another insight than this one.
+/// Refuses filters of another insight than `insight`.
 ///
 /// # Errors
 ///
-/// They say that they are.
+/// Their field `insight` names another one.
 pub fn check_insight(filter: &Filter, insight: &str) -> Result<(), NodeError> {
     match text(filter, "insight") {
         Some(sent) if sent != insight => {
@@ -61,7 +61,7 @@ pub fn check_insight(filter: &Filter, insight: &str) -> Result<(), NodeError> {
     }
 }
 
-/// What the filters of all insights have in common, as a query of a kind.
+/// Converts the fields that the filters of all insights have in common to a query node of a kind.
 pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
     let query = json!({
         "kind": kind,
@@ -79,7 +79,7 @@ pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
     Ok(query)
 }
 
-/// The breakdown of the filters as a `breakdownFilter`.
+/// Converts the breakdown of the filters to a `breakdownFilter`.
 pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
     Ok(json!({
         "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
@@ -93,7 +93,7 @@ pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
-/// That the filters have no breakdown: what is not split would look like what was asked for.
+/// Refuses filters with a breakdown, which the insight would otherwise ignore.
 ///
 /// # Errors
 ///
@@ -109,7 +109,7 @@ pub fn check_unsplit(filter: &Filter) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// The dates of the filters as a `dateRange`.
+/// Converts the dates of the filters to a `dateRange`.
 fn dates(filter: &Filter) -> Value {
     json!({
         "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
@@ -117,7 +117,7 @@ fn dates(filter: &Filter) -> Value {
     })
 }
 
-/// The events and actions of the filters as series, in their order; views of pages where there is none.
+/// The events and actions of the filters as series, in their order; page views if there are none.
 pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let series = entities(filter)?;
     if series.is_empty() {
@@ -141,7 +141,7 @@ pub fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     all.iter().map(|(kind, value)| entity(kind, value)).collect()
 }
 
-/// One entity of the list `kind` as a series. A type of its own comes before that of the list.
+/// Converts one entity of the list `kind` to a series. Its own type takes precedence over that of the list.
 pub fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
     let Value::Object(fields) = entity else {
         return Err(refused(kind, "Expected a JSON list of series."));
@@ -172,7 +172,7 @@ pub fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
     Ok(Value::Object(series))
 }
 
-/// A property may be a list of one, or the text of such a list.
+/// A breakdown may be one property, a list of properties, or the JSON text of such a list.
 fn breakdown(filter: &Filter) -> Value {
     match filter.get("breakdown") {
         Some(Value::String(text)) if text.starts_with('[') => {
@@ -183,11 +183,11 @@ fn breakdown(filter: &Filter) -> Value {
     }
 }
 
-/// A value, or the value that a text is as JSON; null if it is absent or empty.
+/// The value of a field; a text is parsed as JSON. Null if it is absent or empty.
 ///
 /// # Errors
 ///
-/// It is a text, but not of JSON.
+/// It is a text that is not JSON.
 pub fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     match filter.get(name) {
         Some(Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
@@ -198,11 +198,12 @@ pub fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     }
 }
 
-/// A list, or the text of one; a text that is none is its only item. Null if it is absent or empty.
+/// The value of a field that is a list, or the JSON text of one; any other text becomes a list of one. Null if it is
+/// absent or empty.
 ///
 /// # Errors
 ///
-/// It is the text of a list, but not of JSON.
+/// It is a text that begins like a list, but is not JSON.
 pub fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     match text(filter, name) {
         Some(text) if !text.trim_start().starts_with('[') => Ok(Value::from(vec![text])),
@@ -210,13 +211,13 @@ pub fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     }
 }
 
-/// A text, if it is there and not empty.
+/// The value of a field, if it is a non-empty text.
 pub fn text(filter: &Filter, name: &str) -> Option<String> {
     let text = filter.get(name)?.as_str()?;
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Whether a value is true, in one of the ways that clients write it.
+/// Whether the value of a field is true, in one of the forms that clients send.
 pub fn truth(filter: &Filter, name: &str) -> bool {
     match filter.get(name) {
         Some(Value::Bool(truth)) => *truth,
@@ -226,7 +227,7 @@ pub fn truth(filter: &Filter, name: &str) -> bool {
     }
 }
 
-/// The refusal of a filter.
+/// The error for a field.
 pub fn refused(field: &str, detail: impl Into<String>) -> NodeError {
     NodeError { field: field.to_owned(), detail: detail.into() }
 }

@@ -1,6 +1,6 @@
-//! Lifecycle: who is new, comes back or stays away in each interval of a range of dates. [`Lifecycle`] is a parsed
-//! request; `status` says what an actor is in each interval, `plan` makes the plan of the events, `answer` counts
-//! the actors, `actors` finds the persons with a status, and `legacy` reads the filters of older clients.
+//! Lifecycle: classifies actors as new, returning, resurrecting or dormant in each interval of a date range.
+//! [`Lifecycle`] is a parsed request; `status` classifies an actor, `plan` compiles the plan of the events, `answer`
+//! counts the actors, `actors` lists the persons with a status, and `legacy` converts the filters of older clients.
 
 pub mod actors;
 mod answer;
@@ -28,16 +28,16 @@ pub struct Lifecycle {
     selection: Selection,
     series: Series,
     interval: Interval,
-    /// What is shown, in this order.
+    /// The statuses in the response, in this order.
     shown: Vec<Status>,
 }
 
 impl Lifecycle {
-    /// Reads a `LifecycleQuery`. Of its series only the events matter.
+    /// Parses a `LifecycleQuery`. Only the events of its series are used.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<LifecycleQuery>(query)?;
         if sent.custom_aggregation_target {
@@ -58,7 +58,7 @@ impl Lifecycle {
         })
     }
 
-    /// Looks up how the actions of its series are called now.
+    /// Looks up the current names of the actions of its series.
     ///
     /// # Errors
     ///
@@ -67,19 +67,19 @@ impl Lifecycle {
         self.series.look_up(engine, project)
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
 
-    /// The events that it is about.
+    /// The entity of its series.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         std::iter::once(&self.series.entity)
     }
 }
 
 impl Lifecycle {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self { selection, series, interval, shown: _ } = self;
         on.selection(selection, *interval);

@@ -1,6 +1,7 @@
-//! Paths: which steps persons take one after another. [`Paths`] is a parsed request. One scan gives the steps of
-//! each actor: `items` says what they are called, `walk` divides them into sessions and cuts these, `edges` counts
-//! what follows what, and `actors` finds the persons behind a step. Paths may be those around a step of a funnel. The rules are those of PostHog's paths.
+//! Paths: which steps follow one another. [`Paths`] is a parsed request. One scan reads the steps of each actor:
+//! `items` names the steps, `walk` splits them into sessions and cuts these, `edges` counts transitions between
+//! steps, and `actors` lists the persons behind a step. Paths may be restricted to those around a step of a funnel.
+//! The rules are those of PostHog's paths.
 
 mod actors;
 mod answer;
@@ -27,22 +28,22 @@ use weir_api::nodes::paths::{FunnelPathsFilter, PathsQuery};
 use weir_query::dialect::expression::Expression;
 use weir_query::kernel::error::QueryError;
 
-/// Steps of a path unless a request says otherwise (PostHog's figure).
+/// Default number of steps of a path (PostHog's figure).
 const STEPS: usize = 5;
 
-/// Most steps of a path that a request may ask for.
+/// Most steps of a path that a request can set.
 const STEPS_MAX: usize = 100;
 
-/// Edges of an answer unless a request says otherwise (PostHog's figure).
+/// Default number of edges in a response (PostHog's figure).
 const EDGES: usize = 50;
 
-/// Most edges that a request may ask for.
+/// Most edges that a request can set.
 const EDGES_MAX: usize = 2000;
 
-/// What a pageview is called, whose item is its address.
+/// The event name of page views, the item of which is the URL.
 const PAGEVIEW: &str = "$pageview";
 
-/// What a view of a screen is called, whose item is the screen's name.
+/// The event name of screen views, the item of which is the screen's name.
 const SCREEN: &str = "$screen";
 
 /// A parsed request.
@@ -57,29 +58,29 @@ pub struct Paths {
     shown: Shown,
     keys: Keys,
     around: Option<Around>,
-    /// What steps are called that are no pages or screens.
+    /// The expression that names steps other than pages and screens.
     expression: Option<Expression>,
 }
 
-/// The funnel around a step of which the paths are.
+/// Restricts paths to those around a step of a funnel.
 #[derive(Clone, Debug)]
 struct Around {
     funnels: Funnels,
     stretches: Stretches,
 }
 
-/// Which events are steps. None chosen means all.
+/// Which events are steps. If none is set, all are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Kinds {
     pages: bool,
     screens: bool,
-    /// Those whose name does not begin with a dollar sign.
+    /// Events whose name does not begin with a dollar sign.
     custom: bool,
-    /// Whatever events there are besides, which have the name that an expression gives them.
+    /// An expression names the steps that are not pages or screens; it does not restrict the events by itself.
     expression: bool,
 }
 
-/// Whose persons are asked for: who went from a node to another one, or ended at one.
+/// Selects actors by a transition from one node to another, or by the node at which their path ended.
 #[derive(Clone, Debug, Default)]
 struct Keys {
     start: Option<Key>,
@@ -87,7 +88,7 @@ struct Keys {
     dropoff: Option<Key>,
 }
 
-/// A node: the place of a step in its path, from 1 on, and its item.
+/// A node of the graph: the position of a step in its path, from 1 on, and its item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     place: usize,
@@ -95,11 +96,11 @@ struct Key {
 }
 
 impl Paths {
-    /// Reads a `PathsQuery`.
+    /// Parses a `PathsQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<PathsQuery>(query)?;
         let options = sent.paths_filter;
@@ -134,12 +135,12 @@ impl Paths {
         })
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
 
-    /// The events that it names.
+    /// The entities that it names: those of its funnel.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.around.iter().flat_map(|around| around.funnels.entities())
     }
@@ -162,7 +163,7 @@ impl Around {
     }
 }
 
-/// What steps are called, if that is asked for: without chosen kinds, or if this is one of them.
+/// The expression that names steps. It is used if no kinds are chosen, or if it is one of them.
 fn expression(text: Option<&str>, kinds: Kinds) -> Result<Option<Expression>, NodeError> {
     let Some(text) = text else { return Ok(None) };
     let wrong =
@@ -172,12 +173,12 @@ fn expression(text: Option<&str>, kinds: Kinds) -> Result<Option<Expression>, No
 }
 
 impl Kinds {
-    /// Whether pages are called by their addresses.
+    /// Whether page views are named by their URLs.
     fn has_addresses(self) -> bool {
         self.pages || self == Self::default()
     }
 
-    /// Whether views of screens are called by the names of these.
+    /// Whether screen views are named by their screens.
     fn has_screens(self) -> bool {
         self.screens || self == Self::default()
     }
@@ -213,7 +214,7 @@ impl Key {
 }
 
 impl Paths {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self {
             selection,

@@ -1,17 +1,17 @@
-//! What a person is called: the first of some properties that it has.
+//! The display name of a person: the first of a list of properties that it has.
 
 use serde_json::{Map, Value};
 
-/// The properties, in order of preference; a project may have its own.
+/// The default properties, in order of preference.
 const USUAL: [&str; 8] =
     ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
 
-/// The properties of a project that has these as its own.
+/// The properties of a project, where `own` are those that it has set.
 pub fn keys(own: Option<&[String]>) -> Vec<&str> {
     own.map_or_else(|| USUAL.to_vec(), |own| own.iter().map(String::as_str).collect())
 }
 
-/// The name of a person with these properties; `None` if they have none.
+/// The display name of a person with these properties; `None` if none is usable.
 pub fn of(own: Option<&[String]>, properties: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| match properties.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),

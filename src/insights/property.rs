@@ -1,4 +1,4 @@
-//! A property of events, of their persons, groups or sessions, as a column of a plan: [`Property`].
+//! A property of an event, or of its person, group or session, as a column of a plan: [`Property`].
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -14,54 +14,54 @@ use weir_query::filter::matches::{GROUP_KEY, GROUPS};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// Whose property it is.
+/// The entity that has a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The event.
     Event,
-    /// The person of the event, as of now.
+    /// The current person of the event.
     Person,
-    /// The group of the event of this type, as of now.
+    /// The group of this type of the event, with its current properties.
     Group(u8),
     /// The session of the event.
     Session,
-    /// The row of the event itself: a column such as `distinct_id`.
+    /// A column of the event row, such as `distinct_id`.
     EventMetadata,
-    /// None: the name is an expression of SQL about the event.
+    /// None: the key is an SQL expression on the event.
     Expression,
 }
 
 /// A property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
-    /// Whose it is.
+    /// The entity that has it.
     pub owner: Owner,
-    /// Its name.
+    /// Its name, or the expression.
     pub key: String,
-    /// Whether addresses that differ in what ends them alone are one: see [`normalized_url`].
+    /// Whether URLs that differ only in trailing characters are grouped: see [`normalized_url`].
     pub is_url: bool,
-    /// How many bins its numbers are put into, if they are: see [`bins`](crate::bins).
+    /// The number of histogram bins of its numbers, if it has any: see [`bins`](crate::bins).
     pub bins: Option<u16>,
 }
 
 impl Property {
-    /// A property as it is.
+    /// A property without normalization and bins.
     pub fn plain(owner: Owner, key: &str) -> Self {
         Self { owner, key: key.to_owned(), is_url: false, bins: None }
     }
 
-    /// The expressions that ask of sessions, of which events need the columns first: see
+    /// The expressions of session properties, for which events need additional columns first: see
     /// [`with_columns`](weir_query::events::expression_columns::with_columns).
     pub fn of_sessions(properties: &[Self]) -> Vec<Expr> {
         let of_sessions = properties.iter().filter(|property| property.owner == Owner::Session);
         of_sessions.map(|property| session_columns::text(&property.key)).collect()
     }
 
-    /// `events` with the value as the text column `name`; null where there is none.
+    /// Adds the value to `events` as the text column `name`; null if there is no value.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`]: the expression is none of an event.
+    /// [`QueryError::Invalid`]: the expression is not valid on events.
     pub async fn add_to(
         &self,
         view: &View,
@@ -104,18 +104,18 @@ impl Property {
         };
         let value = self.shown(json_text(&self.key))?.alias(name);
         let table = table.select(vec![ident(others).alias(&key), value])?;
-        // The left side of a join is the one that is kept in memory.
+        // The left side of a join is the build side, which is held in memory.
         Ok(table.join(events, JoinType::Right, &[&key], &[own], None)?)
     }
 
-    /// The text of the value as a breakdown shows it.
+    /// The text of the value in a breakdown.
     fn shown(&self, text: Expr) -> Result<Expr, QueryError> {
         if self.is_url { normalized_url(text) } else { Ok(text) }
     }
 }
 
-/// An address without the `/`, `?` and `#` that end it, of which nothing is left as `/`: null stays null, and an
-/// empty text becomes `/`, as in PostHog.
+/// A URL without trailing `/`, `?` and `#`, or `/` if nothing is left. As in PostHog, null stays null, and an empty
+/// text becomes `/`.
 fn normalized_url(text: Expr) -> Result<Expr, QueryError> {
     let cut = rtrim(vec![cast(text, DataType::Utf8), lit("/?#")]);
     Ok(when(cut.clone().eq(lit("")), lit("/")).otherwise(cut)?)

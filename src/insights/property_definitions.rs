@@ -1,4 +1,4 @@
-//! Lists of property definitions: a request becomes a plan over the tables of definitions.
+//! Lists of property definitions: compiles a request to a plan over the tables of definitions.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use weir_query::kernel::view::View;
 use weir_query::output::rows::json_rows;
 use weir_query::persons::people::Part;
 
-/// Event properties that lists omit, because they are of no use for filters.
+/// Event properties that lists omit, because they are of no use in filters.
 const HIDDEN: [&str; 14] = [
     "distinct_id",
     "$set",
@@ -42,13 +42,13 @@ const HIDDEN_PREFIX: &str = "$session_entry_";
 /// Prefix of the properties that contain flag values.
 const FLAG_PREFIX: &str = "$feature/";
 
-/// Name of the field that says whether a property was seen on the named events.
+/// Response field: whether a property was seen on the named events.
 pub const IS_SEEN: &str = "is_seen_on_filtered_events";
 
 /// The annotations of all definitions of a project, by id.
 pub type AllNotes = HashMap<Uuid, Notes>;
 
-/// What has a property.
+/// The kind of entity that has a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
     /// Events.
@@ -73,34 +73,34 @@ impl Owner {
     }
 }
 
-/// Which definitions are listed. Everything that is given must hold.
+/// A request for property definitions. All conditions that are set must hold.
 #[derive(Debug)]
 pub struct DefinitionsRequest {
-    /// What has the properties.
+    /// The kind of entity that has the properties.
     pub of: Owner,
-    /// Leaves out those that SDKs set.
+    /// Omits properties that SDKs set.
     pub without_core: bool,
-    /// Parts of the name, in any case.
+    /// Substrings of the name, case-insensitive.
     pub terms: Vec<String>,
-    /// The names.
+    /// Restricts the list to these names.
     pub properties: Option<Vec<String>>,
     /// Only those whose values are numbers.
     pub is_numerical: bool,
-    /// Only those that hold values of flags, or only others.
+    /// Only properties that contain flag values, or only others.
     pub is_feature_flag: Option<bool>,
-    /// Names that are left out.
+    /// Excluded names.
     pub excluded: Vec<String>,
-    /// Names of events; the answer says which properties were seen on them.
+    /// Names of events; the response states which properties were seen on them.
     pub events: Option<Vec<String>>,
-    /// Whether properties not seen on these events are left out.
+    /// Whether properties not seen on these events are omitted.
     pub only_seen: bool,
-    /// Leaves out those that users have hidden.
+    /// Omits properties that users have hidden.
     pub without_hidden: bool,
 }
 
 impl DefinitionsRequest {
-    /// The rows of a part of the list, and the length of the list. Ordered: properties seen on the named
-    /// events first, then verified ones, then by name.
+    /// A page of the definitions, and the number of all that match. Order: properties seen on the named events first,
+    /// then verified ones, then by name.
     pub async fn find(
         &self,
         engine: &Engine,
@@ -126,7 +126,7 @@ impl DefinitionsRequest {
         }
         order.push(col("name").sort(true, false));
         let count = first_number(&counted);
-        // The offset of a plan must not lie behind the last row.
+        // The offset of a plan must not be beyond the last row.
         let rows = definitions.sort(order)?.limit(part.offset.min(count), Some(part.limit))?;
         let (_, batches) = engine.collect(rows).await?;
         let rows = json_rows(&batches).map_err(|error| QueryError::Internal(error.into()))?;
@@ -169,7 +169,7 @@ impl DefinitionsRequest {
         filters
     }
 
-    /// Adds the column [`IS_SEEN`] if events are named, and leaves out unseen properties if asked to.
+    /// Adds the column [`IS_SEEN`] if events are named, and omits unseen properties if `only_seen`.
     async fn with_seen(
         &self,
         view: &View,
@@ -193,7 +193,7 @@ impl DefinitionsRequest {
     }
 }
 
-/// The ids of the definitions that have such annotations.
+/// The ids of the definitions whose annotations meet a condition.
 fn ids(notes: &AllNotes, is: impl Fn(&Notes) -> bool) -> Vec<Expr> {
     notes.iter().filter(|(_, notes)| is(notes)).map(|(id, _)| lit(id.to_string())).collect()
 }

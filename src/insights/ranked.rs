@@ -1,4 +1,4 @@
-//! A part of many actors by their values: [`Ranked`], which keeps no more of them than the part needs.
+//! Top-k selection of actors by value: [`Ranked`], a bounded heap that keeps only as many actors as a page needs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,12 +7,12 @@ use crate::selection::Unit;
 use crate::{Actor, Who};
 use weir_query::persons::people::Part;
 
-/// The actors with the largest values, those of one value by their ids, and what else is known of each.
+/// The actors with the largest values, ties by id, each with additional data.
 #[derive(Debug)]
 pub struct Ranked<T = ()> {
     part: Part,
     unit: Unit,
-    /// The last of those kept on top.
+    /// A heap with the last of the selected actors on top.
     kept: BinaryHeap<Entry<T>>,
 }
 
@@ -44,24 +44,24 @@ impl<T> PartialOrd for Entry<T> {
 }
 
 impl Ranked {
-    /// Adds an actor by its id; what is no id of one is nobody.
+    /// Adds an actor by its id; ignores a malformed id.
     pub fn add(&mut self, actor: &str, value: f64) {
         self.add_with(actor, value, || ());
     }
 
-    /// The part in its order, and one more if there are more.
+    /// The actors of the page in order, and one more if there are more.
     pub fn into_actors(self) -> Vec<Actor> {
         self.into_known().map(|(actor, ())| actor).collect()
     }
 }
 
 impl<T> Ranked<T> {
-    /// For this part of the persons or groups, and one more so that it shows whether there are more.
+    /// Selects this page of the persons or groups, and one more, which shows whether there are more.
     pub fn new(part: Part, unit: Unit) -> Self {
         Self { part, unit, kept: BinaryHeap::new() }
     }
 
-    /// Adds an actor by its id with what is known of it, which is computed if the actor is kept.
+    /// Adds an actor by its id with additional data, which is computed only if the actor is selected.
     pub fn add_with(&mut self, actor: &str, value: f64, known: impl FnOnce() -> T) {
         let Some(who) = self.unit.who(actor) else { return };
         let most = self.part.offset.saturating_add(self.part.limit).saturating_add(1);
@@ -78,7 +78,7 @@ impl<T> Ranked<T> {
         }
     }
 
-    /// The part in its order with what is known of each, and one more if there are more.
+    /// The actors of the page in order with their additional data, and one more if there are more.
     pub fn into_known(self) -> impl Iterator<Item = (Actor, T)> {
         let sorted = self.kept.into_sorted_vec().into_iter().skip(self.part.offset);
         sorted.map(|Entry { value, who, known }| (Actor::new(who, value), known))

@@ -1,6 +1,5 @@
-//! Saved insights: the query of one, whether it was saved as a node or as the filters of older clients
-//! ([`query_of`]), and what a dashboard or a request changes about it
-//! ([`with_frame`]).
+//! Saved insights: [`query_of`] resolves the query of one, whether it was saved as a node or as the filters of older
+//! clients, and [`with_frame`] applies overrides of a dashboard or a request.
 
 use serde_json::{Map, Value, json};
 
@@ -18,10 +17,10 @@ use weir_api::nodes::filter::Properties;
 use weir_api::nodes::frame::Frame;
 use weir_wire::query_node::SQL;
 
-/// Kinds of insights with a breakdown of their own.
+/// Kinds of insights that support a breakdown.
 const WITH_BREAKDOWN: [&str; 3] = ["FunnelsQuery", "RetentionQuery", "TrendsQuery"];
 
-/// The query of a saved insight with these fields; `None` if it has none.
+/// The query node of a saved insight with these fields; `None` if it has none.
 ///
 /// # Errors
 ///
@@ -36,7 +35,7 @@ pub fn query_of(fields: &Map<String, Value>) -> Result<Option<Value>, NodeError>
     }
 }
 
-/// The node of the filters of older clients.
+/// Converts the filters of older clients to a query node.
 pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
     match legacy::text(filter, "insight").as_deref() {
         Some("FUNNELS") => funnels_query(filter),
@@ -48,8 +47,8 @@ pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
     }
 }
 
-/// Changes the node of an insight as the filters of a dashboard say: its range of dates replaces that of the node,
-/// its properties hold besides those of the node, its breakdown replaces that of kinds that have one.
+/// Applies the filters of a dashboard to the node of an insight: the date range replaces that of the node, the
+/// properties are combined with those of the node by AND, the breakdown replaces that of kinds that support one.
 fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
     let Frame { date_from: from, date_to: to, explicit_date, properties, breakdown_filter: _ } =
         Option::<Frame>::read(filters, "filters")?.unwrap_or_default();
@@ -82,8 +81,8 @@ fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Changes a node of any kind as a dashboard says, or as a request overrides it: with filters, and with values of the
-/// variables of SQL, which has the filters by `{filters}`.
+/// Applies the overrides of a dashboard or a request to a node of any kind: filters, and values for SQL variables. In
+/// SQL the filters apply to the placeholder `{filters}`.
 ///
 /// # Errors
 ///
@@ -109,7 +108,7 @@ pub fn with_frame(
     }
 }
 
-/// Checks what a dashboard may change about its insights; see [`with_filters`].
+/// Validates the filters of a dashboard; see [`with_filters`].
 pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
     with_filters(&mut Value::Object(Map::new()), filters)?;
     match filters.get("properties").filter(|properties| !properties.is_null()) {
@@ -118,7 +117,7 @@ pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
     }
 }
 
-/// Gives the variables of an SQL node, by their ids, the values that a dashboard has for them.
+/// Sets the variables of an SQL node to the values that a dashboard has for them, by their ids.
 ///
 /// # Errors
 ///
@@ -139,7 +138,7 @@ fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError>
     Ok(())
 }
 
-/// A list of filters as a group, all of which must hold.
+/// Converts a list of filters to an AND group.
 fn group(properties: Value) -> Value {
     match properties {
         list @ Value::Array(_) => json!({"type": "AND", "values": list}),

@@ -1,4 +1,4 @@
-//! Buckets beside dates that are known, and beside searches.
+//! Compares buckets with known dates, and with linear searches.
 
 use chrono_tz::Tz;
 use rand::rngs::StdRng;
@@ -45,8 +45,8 @@ fn days_are_those_of_the_time_zone() {
     assert_eq!(buckets.bucket_of_day(""), None);
 }
 
-/// Goal: times are of the bucket that a search in all starts finds. Method: random times, and those around each
-/// start, across changes of clocks and months of all lengths.
+/// Goal: a time is in the bucket that a search over all starts finds. Method: random times, and times around each
+/// start, across daylight saving changes and months of all lengths.
 #[test]
 fn buckets_of_times_are_those_of_a_search() {
     use Interval::{Day, Hour, Minute, Month, Week};
@@ -99,7 +99,7 @@ fn weeks_begin_where_the_project_says_and_months_count_whole() {
     assert_eq!(months.bounds_of(1), None);
 }
 
-/// A window of 7 days up to the day d has the days d - 6 to d, whatever the clock does between.
+/// A window of 7 days up to the day d has the days d - 6 to d, whatever the clock changes between.
 #[test]
 fn windows_have_so_many_days() {
     let day = |buckets: &Buckets, text: &str| buckets.bucket_of(time(text)).unwrap();
@@ -115,7 +115,7 @@ fn windows_have_so_many_days() {
     let weeks = Buckets::of(&range, Interval::Week, false).unwrap();
     assert!(weeks.window(7).unwrap().is_none());
     let window = weeks.window(30).unwrap().unwrap();
-    // The weeks begin on 24 and 31 March and 7 April; what comes later in them is in no window.
+    // The weeks begin on 24 and 31 March and 7 April; later days of these weeks are in no window.
     let of = |at: &str| window.buckets_with(day(&window.steps, at));
     assert_eq!(of("2024-02-24T12:00:00Z"), 0..1);
     assert_eq!(of("2024-03-24T12:00:00Z"), 0..3);
@@ -195,7 +195,7 @@ fn hours_are_labelled_by_the_local_clock_and_bounded() {
     assert_eq!(hours.day(2), "2024-10-27 02:00:00");
     assert_eq!(hours.day(3), "2024-10-27 02:00:00");
     assert_eq!(hours.label(4), "27-Oct-2024 03:00");
-    // From the second of both on.
+    // From the second occurrence of both times on.
     let [from, to] = ["2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"].map(time);
     let hours = DateRange::new(from, to, "Europe/Berlin".parse().unwrap());
     let hours = Buckets::of(&hours, Interval::Hour, false).unwrap();

@@ -1,4 +1,4 @@
-//! The persons or groups with a status.
+//! Lists the persons or groups with a status.
 
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::plan::{rows, statuses};
@@ -13,21 +13,21 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
-/// Who is asked for.
+/// Selects actors by interval and status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// The interval, as in `days`; `None` for any.
+    /// The beginning of the interval, as in `days` of the response; `None` for any.
     pub day: Option<String>,
     /// The status; `None` for any.
     pub status: Option<Status>,
 }
 
 impl Stage {
-    /// What an `InsightActorsQuery` that stands at `path` says.
+    /// Parses the `InsightActorsQuery` at `path`.
     ///
     /// # Errors
     ///
-    /// The day is no text.
+    /// The day is not a text.
     pub fn of(sent: &InsightActorsQuery, path: &str) -> Result<Self, NodeError> {
         let day = sent.day.as_ref().map(|day| Option::read(day, &join(path, "day")));
         Ok(Self { day: day.transpose()?.flatten(), status: sent.status })
@@ -35,8 +35,8 @@ impl Stage {
 }
 
 impl Lifecycle {
-    /// The persons or groups with a status in an interval; one more than the part has where there are more. Their values are
-    /// the numbers of intervals for which this is so.
+    /// The persons or groups with a status in an interval; one more than `part` has is returned if there are more.
+    /// Their values are the numbers of intervals in which they have it.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Lifecycle {
     }
 }
 
-/// Finds the actors with a status.
+/// Collects the actors with a status.
 #[derive(Debug)]
 struct Finding {
     intervals: usize,

@@ -1,4 +1,4 @@
-//! Counts the actors of each status, and shapes the answer: a series for each status.
+//! Counts the actors of each status, and shapes the response: a series for each status.
 
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::plan::{rows, statuses};
@@ -11,8 +11,8 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
 impl Lifecycle {
-    /// The answer: the series as PostHog's clients expect them, in the order of [`Status::ALL`]. The numbers of those
-    /// who stay away are negative.
+    /// The series of the response, as in PostHog's API, in the order of [`Status::ALL`]. The numbers of dormant
+    /// actors are negative.
     pub async fn answer(
         &self,
         engine: &Engine,

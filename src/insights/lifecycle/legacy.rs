@@ -1,11 +1,11 @@
-//! The filters of older clients as a `LifecycleQuery`.
+//! Converts the filters of older clients to a `LifecycleQuery`.
 
 use serde_json::{Value, json};
 
 use crate::legacy::{Filter, check_unsplit, parsed, query, series};
 use weir_api::node::NodeError;
 
-/// The `LifecycleQuery` of such filters.
+/// Converts filters to a `LifecycleQuery`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The intervals of a lifecycle, and the plan of its events as rows of histories.
+//! The intervals of a lifecycle, and the plan that reads its events as rows of histories.
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -19,11 +19,11 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// The bits of rows: of an event, and of the creation of the actor, who may have no event.
+/// Bits of rows: an event, and the creation of the actor, who may have no event.
 const EVENT: u32 = 1;
 const CREATED: u32 = 2;
 
-/// What says that an event makes no person.
+/// The property that is false on events without a person profile.
 const PROFILE: &str = "$process_person_profile";
 
 impl Lifecycle {
@@ -36,7 +36,7 @@ impl Lifecycle {
         self.selection.dates.buckets(engine, (view, owner), self.interval).await
     }
 
-    /// The plan: places are intervals, of which 0 is the one before the range.
+    /// The plan. `AT` is the number of the interval, where 0 is the one before the range.
     pub(super) async fn plan(
         &self,
         engine: &Engine,
@@ -64,7 +64,7 @@ impl Lifecycle {
     }
 }
 
-/// Which rows matter of a plan with these intervals.
+/// The rows that the fold needs from a plan with these intervals.
 pub(super) fn rows(intervals: &Buckets) -> Rows {
     Rows::Marked(Marks { times: intervals.len() + 1, masks: &[EVENT, CREATED] })
 }
@@ -73,7 +73,7 @@ fn row(actor: Expr, at: Expr, mask: u32) -> Vec<Expr> {
     vec![actor.alias(ACTOR), at.alias(AT), lit(mask).alias(MASK)]
 }
 
-/// A row for each actor who was created in an interval.
+/// A row for each actor that was created in an interval.
 async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFrame, QueryError> {
     let (actors, key) = match unit {
         Unit::Persons => (view.table("persons").await?, "uuid"),
@@ -87,7 +87,7 @@ async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFra
     Ok(actors.select(row(unit.actor_of(view, key), interval, CREATED))?)
 }
 
-/// Tells each interval of the range in which the actor of these rows has a status, and the status.
+/// Calls `tell` with each interval of the range in which the actor of these rows has a status, and with the status.
 pub(super) fn statuses(rows: &[Row], intervals: usize, mut tell: impl FnMut(usize, Status)) {
     let events = || rows.iter().filter(|row| row.mask & EVENT != 0);
     let active = events().filter_map(|row| usize::try_from(row.at).ok());
@@ -95,7 +95,7 @@ pub(super) fn statuses(rows: &[Row], intervals: usize, mut tell: impl FnMut(usiz
     let is_created_in_first =
         rows.iter().any(|row| row.mask & CREATED != 0 && Some(row.at) == first);
     each(active, is_created_in_first, |interval, status| {
-        // One before the range is only looked at.
+        // The interval before the range only provides the status of the first one.
         if let Some(interval) = interval.checked_sub(1).filter(|own| *own < intervals) {
             tell(interval, status);
         }

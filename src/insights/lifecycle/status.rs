@@ -1,9 +1,10 @@
-//! What an actor is in each interval: [`each`], a pure function of the intervals in which it was active.
+//! Classifies an actor in each interval: [`each`], a pure function of the intervals in which it was active.
 
 pub use weir_api::insights::series::Status;
 
-/// Tells each interval in which an actor has a status, and the status. `active` are the intervals in which it was
-/// active, in their order and each once; `is_created_in_first` says whether it was created in the first of them.
+/// Calls `tell` with each interval in which an actor has a status, and with the status. `active` are the intervals in
+/// which it was active, in order and without duplicates; `is_created_in_first` is true if it was created in the first
+/// of them.
 pub(super) fn each(
     active: impl Iterator<Item = usize> + Clone,
     is_created_in_first: bool,

@@ -1,4 +1,4 @@
-//! The persons or groups behind a step of paths: who went from a node to another one, or ended at one.
+//! Lists the persons or groups behind a step of paths: those that went from a node to another one, or ended at one.
 
 use crate::paths::answer::Walks;
 use crate::paths::items::Items;
@@ -13,8 +13,8 @@ use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
 impl Paths {
-    /// The persons or groups who took the steps that the keys of the request name, those who took them most often first; one
-    /// more than the part has where there are more. Without keys, all who took two steps.
+    /// The persons or groups that took the steps selected by the keys of the request, the most frequent first; one
+    /// more than `part` has is returned if there are more. Without keys, all that took two steps.
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -39,10 +39,10 @@ impl Paths {
     }
 }
 
-/// A place of a path, from 1 on, and the number of the item there.
+/// A position in a path, from 1 on, and the number of the item there.
 type Place = (usize, u32);
 
-/// Who is asked for.
+/// The keys of the request, with their items as numbers.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     start: Option<Place>,
@@ -51,7 +51,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// How often a path takes the step.
+    /// How often a path takes the selected step.
     fn times(self, path: &[Step]) -> usize {
         let is = |(place, item): Place| {
             let step = place.checked_sub(1).and_then(|at| path.get(at));
@@ -72,7 +72,7 @@ impl Asked {
     }
 }
 
-/// Finds those who took a step.
+/// Collects the actors that took the selected step.
 #[derive(Debug)]
 struct Finding {
     walks: Walks,

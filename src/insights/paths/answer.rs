@@ -1,4 +1,4 @@
-//! Runs the plan of paths, and shapes the answer: the edges between steps.
+//! Runs the plan of paths, and shapes the response: the edges between steps.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use weir_query::kernel::view::View;
 /// Columns of rows of histories.
 const COLUMNS: [&str; 4] = [ACTOR, AT, MASK, TEXT];
 
-/// The column of what an expression is.
+/// The column with the value of the expression.
 const EXPRESSION: &str = "expression";
 
-/// Stands for the middle of a path that is too long (PostHog's).
+/// Represents the middle of a path that is too long (PostHog's).
 const ELLIPSIS: &str = "...";
 
 impl Paths {
-    /// The answer: the edges as PostHog's clients expect them, the most frequent ones first.
+    /// The edges of the response, as in PostHog's API, the most frequent ones first.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -57,7 +57,7 @@ impl Paths {
         Ok(reachable(found).into_iter().map(Counted::into_shown).collect())
     }
 
-    /// The plan of the steps, as rows of histories.
+    /// The plan that reads the steps as rows of histories.
     pub(super) async fn steps(
         &self,
         engine: &Engine,
@@ -77,7 +77,7 @@ impl Paths {
         Ok(own.union(steps)?)
     }
 
-    /// The rows of steps, with what these are called.
+    /// The rows of steps, with their names.
     async fn named(&self, view: &View, events: DataFrame) -> Result<DataFrame, QueryError> {
         let text = |text: Expr| cast(text, DataType::Utf8View);
         let is_named = |name: &str, by_itself: bool| match by_itself {
@@ -92,7 +92,7 @@ impl Paths {
         };
         let place = |own: Expr| match (&self.around, &self.expression) {
             (None, None) => text(own),
-            // Without a text is what the expression names, or what is of the funnel.
+            // A null text means that the expression names the step, or that the row belongs to the funnel.
             _ => coalesce(vec![text(own), text(lit(""))]),
         };
         let item = when(is_page(), place(event_text("$current_url")))
@@ -116,12 +116,12 @@ impl Paths {
         Ok(rows.select(vec![actor, at, mask, text(item).alias(TEXT)])?)
     }
 
-    /// Which rows matter: of the events of a funnel each may fill a step.
+    /// The rows that the fold needs. For a funnel duplicates are kept, since each event may complete a step.
     pub(super) fn rows(&self) -> Rows {
         if self.around.is_some() { Rows::All } else { Rows::Distinct }
     }
 
-    /// What makes paths of rows.
+    /// Builds the converter from rows to paths.
     pub(super) fn walks(&self, engine: &Engine) -> Result<Walks, QueryError> {
         let mut items = Items::new(Arc::clone(&self.rules), engine.reservation("items of paths"));
         let mut number = |item: &Option<String>| match item {
@@ -138,7 +138,7 @@ impl Paths {
 }
 
 impl Kinds {
-    /// The condition that an event is a step; `None` if all are.
+    /// The condition that an event is a step; `None` if all events are.
     fn condition(self) -> Option<Expr> {
         let event = || col("event");
         let pages = self.pages.then(|| event().eq(lit(PAGEVIEW)));
@@ -148,19 +148,19 @@ impl Kinds {
     }
 }
 
-/// Makes paths of the rows of an actor.
+/// Converts the rows of an actor to paths.
 #[derive(Debug)]
 pub(super) struct Walks {
     pub(super) items: Items,
     cut: Cut,
-    /// Of what time steps count, if that follows from a funnel.
+    /// The time ranges in which steps count, if a funnel determines them.
     stretches: Option<Stretches>,
-    /// The steps of the actor.
+    /// Buffer of the steps of the current actor.
     steps: Vec<Step>,
 }
 
 impl Walks {
-    /// Gives the paths of an actor.
+    /// Calls `each` with every path of an actor.
     pub(super) fn each(
         &mut self,
         rows: &[Row],

@@ -1,5 +1,5 @@
-//! How often paths go from one step to the next: [`Edges`], as many as there is room for. The others are left to
-//! another scan: edges are halved by their hash, one half is counted, and the other one has its own scan later.
+//! Counts the transitions between steps of paths: [`Edges`], as many as fit in memory. If they do not fit, edges are
+//! split in halves by hash: one half is counted in this scan, the other one in a later scan of its own.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -14,19 +14,19 @@ use weir_api::insights::paths;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::slice::Slice;
 
-/// Most edges that one scan counts.
+/// Most distinct edges that one scan counts.
 const EDGES_MAX: usize = 1 << 20;
 
-/// Most scans of one question.
+/// Most scans of one query.
 const SCANS_MAX: u64 = 16;
 
-/// Edges for which there is room at first.
+/// Initial capacity in edges.
 const EDGES_MIN: usize = 1024;
 
-/// A step and the next one.
+/// A transition from a step to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Edge {
-    /// The place of the step in its path: 1 for the first one.
+    /// The position of the step in its path, from 1 on.
     pub(super) place: usize,
     /// Its item.
     pub(super) from: u32,
@@ -40,30 +40,30 @@ impl Edge {
     }
 }
 
-/// What is counted of an edge.
+/// Count and total duration of an edge.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     count: u64,
     micros: i64,
 }
 
-/// Which edges are shown.
+/// Limits of the edges in a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
-    /// Most of them.
+    /// Most edges.
     pub(super) edges_max: usize,
-    /// How often an edge is taken at least.
+    /// Least count of an edge.
     pub(super) count_min: u64,
-    /// How often at most.
+    /// Greatest count of an edge.
     pub(super) count_max: u64,
 }
 
-/// Counts of edges of one slice.
+/// Counts of the edges of one slice of the hash space.
 #[derive(Debug)]
 pub(super) struct Edges {
     totals: hashbrown::HashMap<Edge, Total, foldhash::fast::RandomState>,
     slice: Slice,
-    /// What further scans are for.
+    /// The slices that are left to further scans.
     left: Vec<Slice>,
     most: usize,
     reservation: MemoryReservation,
@@ -75,12 +75,12 @@ impl Edges {
         Self { totals, slice, left: Vec::new(), most: EDGES_MAX, reservation }
     }
 
-    /// The slices that others than this scan have to count.
+    /// Takes the slices that are left to further scans.
     pub(super) fn take_left(&mut self) -> Vec<Slice> {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts an edge that took so many microseconds.
+    /// Counts a transition that took this many microseconds.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Edges {
         Ok(())
     }
 
-    /// Makes room for one more edge: with more memory, or fewer edges.
+    /// Frees capacity for one more edge: by growing the table, or else by halving the slice.
     fn make_room(&mut self, items: &Items) -> Result<(), QueryError> {
         while self.totals.len() >= self.most || self.reserve().is_err() {
             let Some([own, other]) = self.slice.halves(SCANS_MAX) else {
@@ -123,22 +123,23 @@ impl Edges {
         if self.totals.len() < room {
             return Ok(());
         }
-        // A table has a seventh more places than room, and a byte for each.
+        // The hash table has 8/7 as many slots as its capacity, and a control byte for each.
         let bytes = |room: usize| room * 8 / 7 * (size_of::<(Edge, Total)>() + 1);
         let larger = (room * 2).max(EDGES_MIN);
-        // While edges move to a larger table there are two.
+        // While the table grows, the old and the new one exist together.
         self.reservation.try_resize(bytes(room + larger))?;
         self.totals.reserve(larger - self.totals.len());
         self.reservation.try_resize(bytes(self.totals.capacity()))
     }
 
-    /// The most frequent of the edges that are shown.
+    /// The most frequent edges within the limits.
     pub(super) fn counted(self, items: &Items, shown: Shown) -> Vec<Counted> {
         let is_shown = |total: &Total| (shown.count_min..=shown.count_max).contains(&total.count);
         let mut edges: Vec<(Edge, Total)> =
             self.totals.into_iter().filter(|(_, total)| is_shown(total)).collect();
         if let Some(last) = shown.edges_max.checked_sub(1).filter(|last| *last < edges.len()) {
-            // Those that are as frequent as the last one are ordered by their texts, which are made of few.
+            // Keeps edges that are as frequent as the last one within the limit, since ties are ordered by text: so
+            // texts are built for few edges.
             let order = |(_, total): &(Edge, Total)| Reverse(total.count);
             let (_, (_, total), _) = edges.select_nth_unstable_by_key(last, order);
             let least = total.count;
@@ -157,7 +158,7 @@ impl Edges {
     }
 }
 
-/// The node of an item at a place.
+/// The id of a node: the position and the item.
 pub(super) fn key(place: usize, item: &str) -> String {
     format!("{place}_{item}")
 }
@@ -172,7 +173,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Its form in answers.
+    /// The edge in the form of the response.
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     pub(super) fn into_shown(self) -> paths::Edge {
         let mean = self.micros as f64 / self.count.max(1) as f64 / 1000.0;
@@ -181,7 +182,7 @@ impl Counted {
     }
 }
 
-/// The first edges in the order of answers: the most frequent ones, then by their nodes.
+/// The first edges in the order of responses: by descending count, then by nodes.
 pub(super) fn first(mut edges: Vec<Counted>, most: usize) -> Vec<Counted> {
     edges.sort_by(|a, b| {
         b.count.cmp(&a.count).then_with(|| (&a.source, &a.target).cmp(&(&b.source, &b.target)))
@@ -190,7 +191,7 @@ pub(super) fn first(mut edges: Vec<Counted>, most: usize) -> Vec<Counted> {
     edges
 }
 
-/// Those edges that a path from a first step leads to.
+/// The edges on paths from a first step.
 pub(super) fn reachable(mut edges: Vec<Counted>) -> Vec<Counted> {
     let mut next: HashMap<&str, Vec<&str>> = HashMap::new();
     for edge in &edges {
@@ -236,7 +237,7 @@ mod tests {
                 Items::new(Arc::default(), MemoryConsumer::new("items").register(&free));
             let mut edges = Edges::new(slice, MemoryConsumer::new("edges").register(&pool));
             edges.most = most;
-            // Each scan meets the edges in another order.
+            // Each scan reads the edges in another order.
             for at in 0..taken.len() {
                 let (place, from, to, micros) = taken[(at * 7 + scans) % taken.len()];
                 let from = items.number(&format!("item {from}"))?;

@@ -1,4 +1,4 @@
-//! What the steps of paths are called: [`Rules`] make an item of a text, [`Items`] numbers them.
+//! Names the steps of paths: [`Rules`] convert a text to an item, [`Items`] numbers the items.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -17,41 +17,41 @@ use weir_query::events::histories::Row;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Longest item; of longer ones the end is cut off.
+/// Longest item; longer ones are truncated.
 const ITEM_MAX_BYTES: usize = 8192;
 
-/// Most filters that clean items, and most groups of them.
+/// Most cleaning filters, and most grouping patterns.
 const RULES_MAX: usize = 100;
 
-/// Most items that are left out.
+/// Most excluded items.
 const EXCLUDED_MAX: usize = 1000;
 
-/// Longest pattern, and longest text that replaces what it matches.
+/// Longest pattern, and longest replacement.
 const PATTERN_MAX_BYTES: usize = 400;
 
-/// Memory that one pattern, or all groups together, may take.
+/// Memory limit of one compiled pattern, and of all grouping patterns together.
 const PATTERN_MEMORY_MAX_BYTES: usize = 1 << 20;
 
-/// The bit of a row whose text is an address.
+/// The bit of a row whose text is a URL.
 pub(super) const PAGE: u32 = 1;
 
-/// What is made of texts before they are items.
+/// Rules that convert texts to items.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
-    /// What each replaces by which text.
+    /// Patterns and their replacements.
     cleanings: Vec<(Regex, String)>,
     groups: RegexSet,
-    /// The items of the groups, in their order.
+    /// The items of the groups, in the order of `groups`.
     names: Vec<String>,
     excluded: HashSet<String>,
 }
 
 impl Rules {
-    /// What a `pathsFilter` says of items.
+    /// Parses the item rules of a `pathsFilter`.
     ///
     /// # Errors
     ///
-    /// There is too much of something, or a pattern is none or too large.
+    /// There are too many entries, or a pattern is invalid or too large.
     pub(super) fn of(options: PathsFilter) -> Result<Self, NodeError> {
         let of_groups = |detail: String| NodeError::new(field("pathGroupings"), detail);
         let names = bounded(options.path_groupings, "pathGroupings", RULES_MAX)?;
@@ -76,7 +76,7 @@ impl Rules {
         })
     }
 
-    /// The item of a text, which is an address or not; `None` if it is left out.
+    /// The item of a text, which is a URL if `is_page`; `None` if it is excluded.
     fn item<'t>(&'t self, text: &'t str, is_page: bool) -> Option<Cow<'t, str>> {
         let text = if is_page { without_slash(text) } else { text };
         let mut item = Cow::Borrowed(start(text));
@@ -93,12 +93,12 @@ impl Rules {
     }
 }
 
-/// The path of an option.
+/// The path of a field of `pathsFilter`.
 pub(super) fn field(name: &str) -> String {
     format!("pathsFilter.{name}")
 }
 
-/// A list that has at most so many texts.
+/// Checks that a list has at most `most` texts.
 fn bounded(list: Vec<String>, name: &str, most: usize) -> Result<Vec<String>, NodeError> {
     if list.len() > most {
         return Err(NodeError::new(field(name), format!("Expected at most {most} texts.")));
@@ -106,7 +106,7 @@ fn bounded(list: Vec<String>, name: &str, most: usize) -> Result<Vec<String>, No
     Ok(list)
 }
 
-/// What `localPathCleaningFilters` replace. One without a pattern changes nothing.
+/// Compiles `localPathCleaningFilters`. A filter without a pattern has no effect.
 fn cleanings(sent: Vec<PathCleaningFilter>) -> Result<Vec<(Regex, String)>, NodeError> {
     const NAME: &str = "localPathCleaningFilters";
     if sent.len() > RULES_MAX {
@@ -127,7 +127,7 @@ fn cleanings(sent: Vec<PathCleaningFilter>) -> Result<Vec<(Regex, String)>, Node
         }
         states = states.saturating_add(match Size::of(&pattern) {
             Ok(size) => size.states,
-            // What the other syntax has besides.
+            // Valid only in the syntax of the other regular expression engine.
             Err(PatternError::Invalid) => UNKNOWN_STATES,
             Err(error) => return Err(of_regex(error)),
         });
@@ -145,17 +145,17 @@ fn cleanings(sent: Vec<PathCleaningFilter>) -> Result<Vec<(Regex, String)>, Node
     Ok(cleanings)
 }
 
-/// An address without one slash at its end; a slash alone stays.
+/// A URL without one trailing slash; a single slash stays.
 pub(super) fn without_slash(text: &str) -> &str {
     text.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(text)
 }
 
-/// As much of a text as an item may have.
+/// A text truncated to the longest item.
 fn start(text: &str) -> &str {
     text.get(..text.floor_char_boundary(ITEM_MAX_BYTES)).unwrap_or(text)
 }
 
-/// A text with all matches replaced, and cut; `None` without a match.
+/// A text with all matches replaced, truncated; `None` without a match.
 fn replaced(pattern: &Regex, alias: &str, text: &str) -> Option<String> {
     let (mut clean, mut end) = (String::new(), 0);
     for found in pattern.captures_iter(text) {
@@ -175,7 +175,7 @@ fn replaced(pattern: &Regex, alias: &str, text: &str) -> Option<String> {
     Some(clean)
 }
 
-/// Writes what replaces a match: the text, with `\0` for the match and `\1` to `\9` for its groups.
+/// Appends the replacement of a match: the alias, with `\0` for the match and `\1` to `\9` for its groups.
 fn expand(alias: &str, found: &Captures<'_>, clean: &mut String) {
     let mut rest = alias.chars();
     while let Some(next) = rest.next() {
@@ -195,21 +195,21 @@ fn expand(alias: &str, found: &Captures<'_>, clean: &mut String) {
     }
 }
 
-/// Items by number, in the memory of queries. Numbers are those of one scan: others have others.
+/// Interned items, in query memory. Numbers are valid within one scan only.
 #[derive(Debug)]
 pub(super) struct Items {
     rules: Arc<Rules>,
     numbers: HashMap<Arc<str>, u32>,
-    /// Each item, and a hash that is the same in every scan.
+    /// Each item, with a hash that is the same in every scan.
     all: Vec<(Arc<str>, u64)>,
-    /// The memory of the items.
+    /// Memory of the items, in bytes.
     bytes: usize,
-    /// What was found for texts of the pass by number: as they are, and as addresses.
+    /// Cached result for each text of the pass, by its number: as a plain text, and as a URL.
     found: Vec<[Found; 2]>,
     reservation: MemoryReservation,
 }
 
-/// What became of a text.
+/// The cached result for a text.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
@@ -217,7 +217,8 @@ enum Found {
     Item(u32),
 }
 
-/// Memory of an item besides its text: two pointers with a number and a hash, twice as many places, and counters.
+/// Memory of an item besides its text: two pointers with a number and a hash, in twice as many slots, and reference
+/// counters.
 const ITEM_BYTES: usize = 128;
 
 impl Items {
@@ -226,11 +227,11 @@ impl Items {
         Self { rules, numbers, all, bytes: 0, found, reservation }
     }
 
-    /// A pass with these texts begins.
+    /// Begins a pass over rows with these texts.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// The memory limit is reached.
     pub(super) fn begin(&mut self, texts: &Interner) -> Result<(), QueryError> {
         self.found = Vec::new();
         self.reserve(texts.len())?;
@@ -238,11 +239,11 @@ impl Items {
         Ok(())
     }
 
-    /// The item of a row; `None` if it is left out.
+    /// The item of a row; `None` if it is excluded.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// The memory limit is reached.
     pub(super) fn of(&mut self, row: &Row, texts: &Interner) -> Result<Option<u32>, QueryError> {
         let is_page = row.mask & PAGE != 0;
         let place = usize::try_from(row.text).unwrap_or(usize::MAX);
@@ -252,7 +253,7 @@ impl Items {
             Some(Found::LeftOut) => return Ok(None),
             _ => {}
         }
-        // A row may have no text, such as a page without an address.
+        // A row may have no text, such as a page view without a URL.
         let text = texts.get(row.text).unwrap_or_default();
         let rules = Arc::clone(&self.rules);
         let item = rules.item(text, is_page).map(|item| self.number(&item)).transpose()?;
@@ -263,11 +264,11 @@ impl Items {
         Ok(item)
     }
 
-    /// The number of an item.
+    /// The number of an item, which is added if it is new.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// The memory limit is reached.
     pub(super) fn number(&mut self, item: &str) -> Result<u32, QueryError> {
         if let Some(number) = self.numbers.get(item) {
             return Ok(*number);
@@ -282,7 +283,7 @@ impl Items {
         Ok(number)
     }
 
-    /// The item with a number; the empty one if there is none.
+    /// The item with a number; an empty text if there is none.
     pub(super) fn get(&self, number: u32) -> &str {
         self.entry(number).map_or("", |(item, _)| item)
     }

@@ -1,5 +1,5 @@
-//! The filters of older clients for paths, such as `?path_type=$pageview&start_point=/`, as the node of newer
-//! ones: [`paths_query`].
+//! Converts the filters of older clients for paths, such as `?path_type=$pageview&start_point=/`, to a query node:
+//! [`paths_query`].
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::funnels::legacy::funnels_query;
 use crate::legacy::{Filter, check_insight, list, parsed, query, refused, text, truth};
 use weir_api::node::NodeError;
 
-/// The `PathsQuery` of such filters.
+/// Converts filters to a `PathsQuery`.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
     Ok(Value::Object(query))
 }
 
-/// The funnel around a step of which the paths are, as a `funnelPathsFilter`; null without one.
+/// The funnel to a step of which the paths are restricted, as a `funnelPathsFilter`; null without one.
 fn around(filter: &Filter) -> Result<Value, NodeError> {
     const FUNNEL: &str = "funnel_filter";
     let funnel = match parsed(filter, FUNNEL)? {

@@ -1,9 +1,9 @@
-//! The paths that one actor takes: [`Cut::paths`]. No I/O.
+//! Splits the steps of one actor into paths: [`Cut::paths`]. No I/O.
 
-/// From this pause on a new session begins, unless a funnel has a window for that (PostHog's figure).
+/// Pause after which a new session begins, unless a funnel defines a window (PostHog's figure).
 pub(super) const SESSION_GAP_MICROS: i64 = 30 * 60 * 1_000_000;
 
-/// A step: something of interest that happened.
+/// A step: an event that the paths include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Its time, in microseconds.
@@ -12,23 +12,23 @@ pub(super) struct Step {
     pub(super) item: u32,
 }
 
-/// Which part of a session is a path. Points are numbers of items.
+/// Selects the part of a session that is a path. Items are given by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// Where paths begin; sessions without it have none.
+    /// The item at which paths begin; sessions without it have no path.
     pub(super) start: Option<u32>,
-    /// Where paths end; sessions without it have none.
+    /// The item at which paths end; sessions without it have no path.
     pub(super) end: Option<u32>,
-    /// From which pause on a new session begins, in microseconds.
+    /// Pause after which a new session begins, in microseconds.
     pub(super) gap: i64,
     /// Most steps of a path.
     pub(super) steps_max: usize,
-    /// Stands for the middle of a path that has both points and is too long.
+    /// The item that represents the middle of a path that is too long and has both a start and an end.
     pub(super) ellipsis: u32,
 }
 
 impl Cut {
-    /// Gives the path of each session of an actor whose steps are in the order of time.
+    /// Calls `each` with the path of every session of an actor. `steps` are ordered by time.
     pub(super) fn paths<E>(
         &self,
         steps: &[Step],
@@ -38,7 +38,7 @@ impl Cut {
         let mut path = Vec::new();
         for session in steps.chunk_by(is_near) {
             path.clear();
-            // Of equal steps in a row the last one stays.
+            // Of consecutive equal steps the last one is kept.
             let runs = session.chunk_by(|a, b| a.item == b.item);
             path.extend(runs.filter_map(|run| run.last().copied()));
             if self.is_path(&mut path) {
@@ -48,7 +48,7 @@ impl Cut {
         Ok(())
     }
 
-    /// Cuts the steps of a session down to its path; false if it has none.
+    /// Cuts the steps of a session to its path; false if it has none.
     fn is_path(&self, steps: &mut Vec<Step>) -> bool {
         let place = |steps: &[Step], item: u32| steps.iter().position(|step| step.item == item);
         if let Some(start) = self.start {
@@ -99,7 +99,7 @@ mod tests {
         found
     }
 
-    /// The same, step by step on lists that are built anew.
+    /// Reference implementation, which builds a new list in each step.
     fn naive(cut: &Cut, steps: &[(i64, u32)]) -> Vec<Vec<(i64, u32)>> {
         let mut sessions: Vec<Vec<(i64, u32)>> = Vec::new();
         let mut before = None;
