@@ -1,7 +1,7 @@
-//! Funnels: how many actors go from step to step. [`Funnels`] is a parsed request; `plan` finds the events of its
-//! steps, `walk` says how far an actor comes with them, `split` for which values of the breakdown; `answer`,
-//! `time_to_convert` and `trends` shape the answers, `actors` finds the persons behind a step, and `passage` says for
-//! correlations when an actor is in the funnel. The rules are those of PostHog's funnels.
+//! Funnels: how many actors advance from step to step. [`Funnels`] is a parsed request; `plan` selects the events of
+//! its steps, `walk` computes how far an actor gets, `split` does so for each breakdown value; `answer`,
+//! `time_to_convert` and `trends` shape the responses, `actors` lists the persons behind a step, and `passage`
+//! computes for correlations and paths when an actor is in the funnel. The rules are those of PostHog's funnels.
 
 pub mod actors;
 mod answer;
@@ -34,34 +34,35 @@ use weir_query::kernel::engine::Engine;
 pub struct Funnels {
     selection: Selection,
     steps: Vec<Entity>,
-    /// Of which first time each step is, if it counts this alone.
+    /// For each step the kind of first occurrence that counts, if only first occurrences do.
     firsts: Vec<Option<First>>,
-    /// The events of the exclusions of the course, in their order.
+    /// The events of the exclusions, in the order of those in `course`.
     exclusions: Vec<Entity>,
     course: Course,
-    /// What says who goes through it, where these are no persons or groups.
+    /// The expression that identifies actors, if these are not persons or groups.
     actor: Option<Expression>,
     interval: Interval,
     breakdown: Breakdown,
     attribution: Attribution,
     shown: Shown,
-    /// The steps between which conversion is shown over time, or its time: the first and the last one otherwise.
+    /// The steps between which the conversion rate over time, or the time to convert, is measured; by default the
+    /// first and the last one.
     between: (usize, usize),
 }
 
-/// What is shown of a funnel.
+/// The visualization of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
-    /// How many actors come to each step.
+    /// The number of actors that reach each step.
     Steps,
-    /// How long they take, in so many bins.
+    /// A histogram of the time to convert, with the number of bins if the request sets it.
     TimeToConvert(Option<usize>),
-    /// The part that converts, by the interval of the first step.
+    /// The conversion rate, by the interval of the first step.
     Trends,
 }
 
 impl Funnels {
-    /// Looks up how the actions of its series are called now.
+    /// Looks up the current names of the actions of its steps.
     ///
     /// # Errors
     ///
@@ -70,26 +71,27 @@ impl Funnels {
         self.steps.iter_mut().try_for_each(|step| step.look_up(engine, project))
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
 
-    /// Who goes through it.
+    /// The unit of its actors: persons, or groups of a type.
     pub fn unit(&self) -> Unit {
         self.selection.unit
     }
 
-    /// The events of its steps.
+    /// The entities of its steps.
     pub fn steps(&self) -> &[Entity] {
         &self.steps
     }
 
-    /// That it is of persons or groups, not of what an expression of SQL says: what is asked has to be of them.
+    /// Checks that its actors are persons or groups, not values of an SQL expression, as queries that build on the
+    /// funnel require.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// They are values of an expression.
     pub fn check_unit(&self) -> Result<(), NodeError> {
         if self.actor.is_none() {
             return Ok(());
@@ -99,14 +101,14 @@ impl Funnels {
         Err(NodeError { field, detail: detail.to_owned() })
     }
 
-    /// The events that it is about.
+    /// The entities of its steps and exclusions.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.steps.iter().chain(&self.exclusions)
     }
 }
 
 impl Funnels {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self {
             selection,

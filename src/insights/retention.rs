@@ -1,9 +1,8 @@
-//! Retention: of those who did something in an interval, how many come back in each interval after it.
-//! [`Retention`] is a parsed request; `spans` says which intervals a cell has, `rolling` which windows
-//! those have that begin with the first event, `rows` which rows and cells an actor
-//! is in, `sums` what its events add to these, `split` does so for each value of the breakdown, `plan` makes the plan of the events, `answer` counts the
-//! actors of each cell in `tables`, `actors` finds the persons of a row, and `legacy` reads the filters of older
-//! clients.
+//! Retention: of the actors that did something in an interval, how many return in each later interval. [`Retention`]
+//! is a parsed request; `spans` defines the intervals of a cell, `rolling` the windows that begin with an actor's
+//! first event, `rows` computes the rows and cells of an actor, `sums` the numbers that its events add to these,
+//! `split` does so for each breakdown value, `plan` compiles the plan of the events, `answer` counts the actors of
+//! each cell in `tables`, `actors` lists the persons of a row, and `legacy` converts the filters of older clients.
 
 pub mod actors;
 mod answer;
@@ -34,13 +33,13 @@ use weir_api::nodes::insights::{
 };
 use weir_api::nodes::series as nodes;
 
-/// Rows and cells unless a request says otherwise (PostHog's figure).
+/// Default number of rows and cells (PostHog's figure).
 const INTERVALS: usize = 7;
 
-/// Most events of one interval that a return may need.
+/// Largest `minimumOccurrences`: events that are required in one interval.
 const OCCURRENCES_MAX: usize = 1_000_000;
 
-/// The event of a side that a request says nothing of (PostHog's).
+/// Default of the target event and of the returning event (PostHog's).
 const EVENT: &str = "$pageview";
 
 /// A parsed request.
@@ -48,40 +47,40 @@ const EVENT: &str = "$pageview";
 pub struct Retention {
     selection: Selection,
     period: Interval,
-    /// Rows without `date_from`.
+    /// The number of rows without `date_from`.
     rows: usize,
-    /// Cells of a row.
+    /// The cells of a row.
     spans: Spans,
     breakdown: Breakdown,
     kind: RetentionType,
     target: Entity,
     returning: Entity,
-    /// Whether one who comes back counts in all cells before, too.
+    /// Whether an actor that returns also counts in all earlier cells.
     is_cumulative: bool,
-    /// Whether cells are windows from an actor's first event on.
+    /// Whether cells are windows that begin with an actor's first event.
     is_rolling: bool,
-    /// Events of an interval without which nobody has come back in it.
+    /// The number of events that an interval needs to count as a return.
     occurrences: usize,
-    /// What is told of the numbers of events, besides how many actors there are.
+    /// The aggregation of a property, besides the number of actors.
     measure: Option<Measure>,
 }
 
-/// What is told of the numbers of the events that are counted in a cell.
+/// Aggregation of a property over the events that are counted in a cell.
 #[derive(Clone, Debug, PartialEq)]
 struct Measure {
     property: Property,
-    /// Whether it is their sum for each actor of the cell, or just the sum.
+    /// Whether the sum is divided by the number of actors of the cell.
     is_mean: bool,
-    /// Whether coming back is doing the same again.
+    /// Whether the target and the returning events are the same.
     is_same: bool,
 }
 
 impl Retention {
-    /// Reads a `RetentionQuery`.
+    /// Parses a `RetentionQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<RetentionQuery>(query)?;
         let options = sent.retention_filter;
@@ -127,28 +126,28 @@ impl Retention {
         })
     }
 
-    /// How many rows there are without `date_from`, and how many cells a row has without brackets.
+    /// The number of rows without `date_from`, and of cells of a row without brackets.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
 
-    /// The events that it is about.
+    /// The target entity and the returning entity.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         [&self.target, &self.returning].into_iter()
     }
 }
 
-/// The path of an option.
+/// The path of a field of `retentionFilter`.
 fn field(name: &str) -> String {
     format!("retentionFilter.{name}")
 }
 
-/// What it is split by. Numbers have no bins in it, in PostHog neither.
+/// Parses the breakdown. Histogram bins are not available, as in PostHog.
 fn breakdown(sent: BreakdownFilter) -> Result<Breakdown, NodeError> {
     if sent.breakdown_histogram_bin_count.is_some() {
         let field = "breakdownFilter.breakdown_histogram_bin_count";
@@ -164,7 +163,7 @@ fn breakdown(sent: BreakdownFilter) -> Result<Breakdown, NodeError> {
     Ok(breakdown)
 }
 
-/// The interval of rows and cells.
+/// Parses the interval of rows and cells.
 fn period(name: Option<&str>) -> Result<Interval, NodeError> {
     let Some(name) = name else { return Ok(Interval::Day) };
     match Interval::of(&name.to_lowercase()) {
@@ -177,15 +176,14 @@ fn period(name: Option<&str>) -> Result<Interval, NodeError> {
 }
 
 impl Measure {
-    /// What `aggregationType` says and what it is of; `None` where actors are counted alone. Whether coming back is doing
-    /// the same again is not known yet.
+    /// Parses `aggregationType` and its property; `None` if only actors are counted. `is_same` is set later.
     fn of(options: &RetentionFilter) -> Result<Option<Self>, NodeError> {
         let is_mean = match options.aggregation_type {
             None | Some(AggregationType::Count) => return Ok(None),
             Some(AggregationType::Sum) => false,
             Some(AggregationType::Average) => true,
         };
-        // As in PostHog, there is nothing to sum up then.
+        // As in PostHog, without a property nothing is aggregated.
         let Some(key) = &options.aggregation_property else { return Ok(None) };
         let owner = match options.aggregation_property_type {
             None | Some(AggregationOwner::Event) => Owner::Event,
@@ -205,7 +203,7 @@ impl Measure {
 }
 
 impl Retention {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self {
             selection,

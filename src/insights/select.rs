@@ -1,5 +1,5 @@
-//! Lists of selected columns: what `select`, `where` and `orderBy` of a question say, and the query of them ([`Select`]).
-//! What they say is parsed one by one, so that none of it can be more than an expression.
+//! Lists of selected columns: parses `select`, `where` and `orderBy` of a request, and composes the SQL query
+//! ([`Select`]). Each entry is parsed on its own, so that none can be more than an expression.
 
 use std::sync::Arc;
 
@@ -19,60 +19,62 @@ use weir_query::kernel::view::View;
 use weir_query::output::lists;
 use weir_query::output::lists::{Content, Layout};
 
-/// Most columns that are selected, and most conditions.
+/// Most selected columns, and most conditions.
 const EXPRESSIONS_MAX: usize = 100;
 
-/// Most expressions by which rows are ordered.
+/// Most sort expressions.
 const ORDERS_MAX: usize = 20;
 
-/// Rows of a page, unless the question says otherwise (PostHog's figure).
+/// Default number of rows of a page (PostHog's figure).
 const LIMIT: usize = 100;
 
 /// Most rows of a page (PostHog's figure).
 const LIMIT_MAX: usize = 50_000;
 
-/// Most rows that are left out before a page.
+/// Largest offset of a page.
 const OFFSET_MAX: usize = 1_000_000_000;
 
-/// What one kind of rows has besides expressions: cells that are made of several columns.
+/// Columns that one kind of list has besides expressions, with cells computed from several columns of the query.
 pub trait Special: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// How many of the wanted rows no longer exist; `None` if answers have no such number.
+    /// How many of the requested rows no longer exist; `None` if the response has no such number.
     const MISSING: Option<usize>;
 
-    /// The cell with this name.
+    /// The special column with this name.
     fn named(name: &str) -> Option<Self>;
 
-    /// The columns that it is made of, as SQL.
+    /// The columns of the query from which its cells are computed, as SQL.
     fn parts(self) -> &'static [&'static str];
 
-    /// What rows are ordered by that are ordered by it, as SQL.
+    /// The sort expression of the column, as SQL.
     fn order(self, owner: &ProjectSettings) -> String;
 
-    /// What rows are ordered by if it comes first and nothing else is said: SQL, and whether the largest comes first.
+    /// The sort expression if the column is the first one and the request has no order: SQL, and whether it is
+    /// descending.
     fn first_order(self, owner: &ProjectSettings) -> (String, bool) {
         (self.order(owner), false)
     }
 }
 
-/// What is selected of some rows.
+/// A parsed selection of columns, with conditions, order and page.
 #[derive(Clone, Debug)]
 pub struct Select<S> {
     items: Vec<Item<S>>,
     conditions: Vec<Expression>,
-    /// `None` for the usual order.
+    /// The order of the request; `None` for the default.
     orders: Option<Vec<(What<S>, bool)>>,
-    /// What rows are ordered by unless they are told together or it is sent; `None` for what follows from the columns.
+    /// The default order of rows that are not aggregated, with whether it is descending; `None` for one derived from
+    /// the columns.
     usual: Option<(&'static str, bool)>,
-    /// Most rows, and rows left out before.
+    /// Limit and offset.
     page: (usize, usize),
 }
 
-/// One column.
+/// A column of the response.
 #[derive(Clone, Debug)]
 struct Item<S> {
-    /// What it is called in the answer.
+    /// Its name in the response.
     name: String,
-    /// The name that it has behind AS.
+    /// Its alias, from `AS`.
     alias: Option<String>,
     what: What<S>,
 }
@@ -83,25 +85,25 @@ enum What<S> {
     Special(S),
 }
 
-/// The query of a list.
+/// A composed query.
 #[derive(Debug)]
 pub struct Written<S> {
-    /// It, without a limit.
+    /// The query, without a limit.
     pub query: Composed,
-    /// The times of the rows that the conditions of rows leave over.
+    /// The same rows before grouping, with only the column `timestamp`.
     pub times: Composed,
-    /// The columns of the answer, and the columns of the query that each is made of.
+    /// The columns of the response, each with the columns of the query from which it is computed.
     pub columns: Vec<Shown<S>>,
-    /// Whether the rows are single ones, the newest first.
+    /// Whether rows are single events, newest first.
     pub is_newest_first: bool,
 }
 
 impl<S: Special> Select<S> {
-    /// What a list selects, or `usual` unless it does.
+    /// Parses the selection of a list, with the columns `usual` as the default.
     ///
     /// # Errors
     ///
-    /// An expression is malformed, or there is too much of something.
+    /// An expression is malformed, or there are too many entries.
     pub fn of(sent: &ListQuery, usual: &[&str]) -> Result<Self, NodeError> {
         let ListQuery { select, conditions, order_by, limit, offset, .. } = sent;
         let expression =
@@ -135,8 +137,7 @@ impl<S: Special> Select<S> {
         })
     }
 
-    /// The same, where single rows are ordered by this SQL unless a request says otherwise; with whether the largest comes
-    /// first.
+    /// Sets the default order of rows that are not aggregated: SQL, and whether it is descending.
     pub fn usually(self, order: (&'static str, bool)) -> Self {
         Self { usual: Some(order), ..self }
     }
@@ -148,7 +149,7 @@ impl<S: Special> Select<S> {
             Some((name, last)) if last.eq_ignore_ascii_case("asc") => (name.trim_end(), false),
             _ => (name, false),
         };
-        // A comment may stand before the direction: `person_display_name -- Person DESC`.
+        // A comment may be before the direction: `person_display_name -- Person DESC`.
         let is_descending = is_descending || text.trim_end().to_lowercase().ends_with(" desc");
         if let Some(special) = S::named(name) {
             return Ok(vec![(What::Special(special), is_descending)]);
@@ -159,11 +160,13 @@ impl<S: Special> Select<S> {
         Ok(Expression::parse_orders(text)?.into_iter().map(order).collect())
     }
 
-    /// The query, where ties of single rows are ordered by these columns, each with whether the largest comes first.
+    /// Composes the query. In rows that are not aggregated, ties are ordered by `ties`, each with whether it is
+    /// descending.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`]: a function has other arguments than it takes, or conditions of groups have none.
+    /// [`QueryError::Invalid`]: a function has wrong arguments, or a condition has an aggregate and `select` has
+    /// none.
     pub async fn written(
         &self,
         engine: &Engine,
@@ -174,7 +177,7 @@ impl<S: Special> Select<S> {
         engine.planned(async move { own.composed((&view, &owner), ties) }).await
     }
 
-    /// The page of the rows that `planning` plans, in which the columns of the answer are, or of which `made` makes cells.
+    /// Runs the query that `planning` plans and encodes the page; `made` returns the cells of special columns.
     ///
     /// # Errors
     ///
@@ -201,7 +204,7 @@ impl<S: Special> Select<S> {
         Ok(Answered::of_page(lists, (limit, offset), S::MISSING)?)
     }
 
-    /// Most rows of the answer, and rows left out before.
+    /// Limit and offset of the page.
     pub fn page(&self, engine: &Engine) -> (usize, usize) {
         let (limit, offset) = self.page;
         (limit.min(engine.rows_max()).max(1), offset)
@@ -248,7 +251,7 @@ impl<S: Special> Select<S> {
         Ok(Written { query, times, columns: shown, is_newest_first })
     }
 
-    /// The columns of the query, and those of the answer.
+    /// The columns of the query, and those of the response.
     fn columns(&self, view: &View) -> Result<(Columns, Vec<Shown<S>>), QueryError> {
         let mut columns = Columns::default();
         let mut shown = Vec::new();
@@ -283,8 +286,8 @@ impl<S: Special> Select<S> {
         what.chain(&self.conditions)
     }
 
-    /// What rows are ordered by, and whether the largest comes first: what is sent; else the number of rows, another
-    /// aggregate, or the time, the largest first; else the first column.
+    /// The sort expressions, each with whether it is descending: those of the request; else the number of rows,
+    /// another aggregate, or the time, descending; else the first column.
     fn orders_of(
         &self,
         columns: &Columns,
@@ -344,31 +347,32 @@ impl<S: Special> Item<S> {
         }
     }
 
-    /// Whether it is when something happened.
+    /// Whether it is the time of the row.
     fn is_time(&self) -> bool {
         matches!(self.text(), Some("timestamp" | "created_at"))
     }
 }
 
-/// A column of an answer: its name, what it is if it is no expression, and the columns of the query that it is made of.
+/// A column of the response: its name, the special column if it is one, and the indexes of the columns of the query
+/// from which it is computed.
 type Shown<S> = (String, Option<S>, Vec<usize>);
 
-/// The columns of the query, each once.
+/// The columns of the query, without duplicates.
 #[derive(Debug, Default)]
 struct Columns(Vec<(Expression, Role)>);
 
-/// What a column is where rows are grouped.
+/// The role of a column in an aggregated query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Aggregate,
-    /// What rows are grouped by.
+    /// Grouped by.
     Group,
-    /// The same for all rows.
+    /// Constant in all rows.
     Constant,
 }
 
 impl Columns {
-    /// The place of a column, which is added unless it is there.
+    /// The index of a column, which is added if it is new.
     fn add(&mut self, own: Expression, role: Role) -> usize {
         self.place(&own).unwrap_or_else(|| {
             self.0.push((own, role));
@@ -384,13 +388,13 @@ impl Columns {
         format!("c{at}")
     }
 
-    /// An expression by the name of the column that it is, if it is one.
+    /// A reference to the column with this expression, if there is one; else the expression itself.
     fn named(&self, own: Expression) -> Expression {
         self.place(&own).map_or(own, |at| Expression::column(&Self::name(at)))
     }
 }
 
-/// At most so many texts.
+/// Checks that there are at most `most` texts.
 fn bounded<'t>(texts: &'t Texts, name: &str, most: usize) -> Result<Vec<&'t str>, NodeError> {
     let Texts(texts) = texts;
     if texts.len() > most {
@@ -399,7 +403,7 @@ fn bounded<'t>(texts: &'t Texts, name: &str, most: usize) -> Result<Vec<&'t str>
     Ok(texts.iter().map(String::as_str).collect())
 }
 
-/// A text without the comment at its end, which says how a column is called on a page.
+/// A text without its trailing comment, which is the title of the column in clients.
 fn uncommented(text: &str) -> &str {
     text.split("--").next().unwrap_or_default().trim()
 }

@@ -1,4 +1,4 @@
-//! One series of an insight: which events count, and what is computed of them: [`Series`].
+//! One series of an insight: the events that it selects, and the aggregation of them. See [`Series`].
 
 use crate::entity::Entity;
 use crate::selection::Unit;
@@ -12,13 +12,13 @@ use weir_query::events::event_sessions;
 use weir_query::events::event_sessions::Kind;
 use weir_query::kernel::engine::Engine;
 
-/// Most series of one insight: the letters of formulas.
+/// Most series of one insight: formulas name them by letters.
 pub const SERIES_MAX: usize = 26;
 
-/// The property of sessions that needs no type to be one.
+/// The session property that is recognized without a `math_property_type`.
 const DURATION: &str = "$session_duration";
 
-/// What is computed of values.
+/// An aggregation of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     /// Their sum.
@@ -29,48 +29,49 @@ pub enum Statistic {
     Minimum,
     /// The largest.
     Maximum,
-    /// The value at this part of the sorted values, linear between two of them.
+    /// The quantile at this fraction, interpolated linearly.
     Quantile(f64),
 }
 
-/// What a series counts.
+/// The value of a series: `math`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Math {
-    /// Events.
+    /// The number of events.
     Total,
-    /// Persons.
+    /// The number of distinct persons.
     Actors,
-    /// Persons of the last so many days.
+    /// The number of distinct persons in the last days, of which this is the number.
     ActiveIn(u32),
-    /// Sessions.
+    /// The number of distinct sessions.
     Sessions,
-    /// Groups of a type.
+    /// The number of distinct groups of a type.
     Groups(u8),
-    /// A statistic of a number that events have.
+    /// A statistic of a numeric property of events.
     Property(Statistic, String),
-    /// A statistic of a number that the persons of events have, of each event once.
+    /// A statistic of a numeric property of the persons of events, counted once for each event.
     OfPersons(Statistic, String),
-    /// What an expression of SQL is of events together.
+    /// The value of an SQL aggregate over the events.
     Sql(Expression),
-    /// A statistic of a number that the sessions of events have, of each session once.
+    /// A statistic of a numeric property of the sessions of events, counted once for each session.
     OfSessions(Statistic, String),
-    /// A statistic of the numbers of events that persons have.
+    /// A statistic of the number of events per person.
     PerActor(Statistic),
-    /// Persons whose first event this is.
+    /// The number of persons whose first event this is.
     First(First),
 }
 
-/// The first time of which events counts.
+/// Among which events the first one of a person is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// Of those with its name, whatever its filters are; that one has to match these.
+    /// Among events with the name, regardless of filters; that first event must match the filters.
     OfName,
-    /// Of those that match its filters and those of the whole insight.
+    /// Among events that match the filters of the series and of the whole insight.
     Matching,
 }
 
 impl First {
-    /// That of a `math`, if it is one. Trends and funnels of PostHog have different names for the second.
+    /// Parses a `math`; `None` if it is another one. PostHog's trends and funnels have different names for the second
+    /// variant.
     pub fn of(math: &str) -> Option<Self> {
         match math {
             "first_time_for_user" => Some(Self::OfName),
@@ -85,20 +86,20 @@ impl First {
 /// A series.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its events.
+    /// The events that it selects.
     pub entity: Entity,
-    /// What it counts.
+    /// The aggregation.
     pub math: Math,
-    /// What clients get back as the entity of the series.
+    /// The entity of the series in the response.
     pub action: SeriesEntity,
 }
 
 impl Series {
-    /// What the node of the series with this number says.
+    /// Parses the node of the series with this number.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn of(sent: nodes::Series, order: usize) -> Result<Self, NodeError> {
         let path = format!("series.{order}");
         let math = math(&sent, &path)?;
@@ -118,7 +119,7 @@ impl Series {
         Ok(Self { entity, math, action })
     }
 
-    /// All series of an insight.
+    /// Parses all series of an insight.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Series {
         sent.into_iter().zip(0..).map(|(series, order)| Self::of(series, order)).collect()
     }
 
-    /// Looks up how its action is called now, if it is of one: see [`Entity::look_up`].
+    /// Looks up the current name of its action, if it has one: see [`Entity::look_up`].
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ fn math(sent: &nodes::Series, path: &str) -> Result<Math, NodeError> {
             return Err(refuse("math_property", detail.to_owned()));
         };
         return match sent.math_property_type.as_deref() {
-            // As older clients send it.
+            // The form in which older clients send it.
             None | Some("event_properties") if property == DURATION => {
                 Ok(Math::OfSessions(statistic, property.to_owned()))
             }

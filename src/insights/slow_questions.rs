@@ -1,5 +1,5 @@
-//! The slowest questions of each project within the last hour: [`SlowQuestions`], for the page. A question is told to
-//! those of its project alone, since its text may have data.
+//! Log of the slowest queries of each project within the last hour: [`SlowQuestions`], for the health page. A query
+//! is only shown to users of its project, since its text may contain data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use parking_lot::Mutex;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
-/// How long a question is remembered.
+/// How long a query is kept.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// Most questions of a project.
+/// Most queries of a project.
 const QUESTIONS_MAX: usize = 10;
 
-/// Most projects; of further ones nothing is remembered until the hour of another one is over.
+/// Most projects; queries of further ones are not recorded until all those of another project have expired.
 const PROJECTS_MAX: usize = 1000;
 
-/// Most characters of what a question asks.
+/// Longest recorded text of a query, in characters.
 const TEXT_MAX_CHARS: usize = 300;
 
-/// One question.
+/// A recorded query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowQuestion {
-    /// When it was answered.
+    /// When it ended.
     pub at: UnixMicros,
-    /// How long that took.
+    /// Its duration.
     pub took: Duration,
-    /// Whether there was an answer.
+    /// Whether it succeeded.
     pub is_answered: bool,
-    /// What it asks: SQL, or a kind and events.
+    /// Its text: SQL, or a kind and events.
     pub text: Box<str>,
 }
 
-/// Questions by project, the slowest first. Clones share them.
+/// Recorded queries by project, slowest first. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct SlowQuestions(Arc<Mutex<HashMap<ProjectId, Vec<SlowQuestion>>>>);
 
 impl SlowQuestions {
-    /// Notes a question, if it is among the slowest of its project.
+    /// Records a query, if it is among the slowest of its project.
     pub fn note(
         &self,
         project: ProjectId,
@@ -69,7 +69,7 @@ impl SlowQuestions {
         own.truncate(QUESTIONS_MAX);
     }
 
-    /// Those of a project, the slowest first.
+    /// The recorded queries of a project, slowest first.
     pub fn of(&self, project: ProjectId, now: UnixMicros) -> Vec<SlowQuestion> {
         let mut own = self.0.lock().get(&project).cloned().unwrap_or_default();
         forget(&mut own, now);

@@ -1,4 +1,4 @@
-//! SQL as a question beside others: [`SqlQuery`], a text and the filters that `{filters}` in it stands for.
+//! SQL queries: [`SqlQuery`], a statement with filters for its placeholder `{filters}`.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -24,7 +24,7 @@ use weir_query::kernel::view::View;
 use weir_query::output::lists::{Layout, Lists};
 use weir_query::output::rows::Format;
 
-/// SQL, and what it reads of the events where it says `{filters}`.
+/// A statement, and the selection of events for its placeholder `{filters}`.
 #[derive(Clone, Debug)]
 pub struct SqlQuery {
     /// The statement.
@@ -33,12 +33,13 @@ pub struct SqlQuery {
 }
 
 impl SqlQuery {
-    /// SQL without filters.
+    /// A statement without filters.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), filters: None }
     }
 
-    /// Reads a `HogQLQuery`: its `query`, with `values` and `variables` in the place of placeholders, and its `filters`.
+    /// Parses a `HogQLQuery`: its `query`, with placeholders replaced from `values` and `variables`, and its
+    /// `filters`.
     ///
     /// # Errors
     ///
@@ -59,8 +60,8 @@ impl SqlQuery {
         Ok(Self { text: filled(&text, &values)?, filters: filters.transpose()? })
     }
 
-    /// The tables of the project as of now, with the events that match for `{filters}`. Without dates it is events of
-    /// any time.
+    /// The tables of the project as of now, with the events that `{filters}` selects. Without dates these are events
+    /// of any time.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ impl SqlQuery {
 }
 
 impl SqlQuery {
-    /// The rows: as lists, and whether there are more than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused
-    /// if there are too many.
+    /// Runs the query and returns its rows as lists, and whether there are more than its `LIMIT`. Without a `LIMIT`
+    /// all rows are returned, or the query is refused if there are too many.
     pub fn answer<'a>(
         &'a self,
         engine: &'a Engine,
@@ -100,8 +101,9 @@ impl SqlQuery {
         Box::pin(async move {
             let page = page_of(&self.text);
             let most = engine.rows_max();
-            // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
-            // counts as having more, and a client that reads page by page gets an empty last page.
+            // Requests one more row than is returned, which shows whether there are more. If the row limit does not
+            // allow that, a full page counts as having more, and a client that reads page by page gets an empty last
+            // page.
             let (asked, layout) = match (page.limit, page.with_one_more(&self.text)) {
                 (Some(limit), Some(asked)) if limit < most => {
                     (asked, Layout::all(limit, limit.saturating_add(1)))
@@ -132,7 +134,7 @@ impl SqlQuery {
 }
 
 impl SqlQuery {
-    /// The rows as a file.
+    /// Runs the query and encodes its rows as a file.
     pub fn file<'a>(
         &'a self,
         engine: &'a Engine,
@@ -146,7 +148,7 @@ impl SqlQuery {
     }
 }
 
-/// The rows of SQL that comes without anything else, as a file.
+/// Runs a statement without filters and encodes its rows as a file.
 pub async fn file(
     engine: &Engine,
     project: ProjectId,
@@ -157,20 +159,20 @@ pub async fn file(
     engine.file(project, view, sql, format).await
 }
 
-/// What SQL may name.
+/// The tables that SQL can read.
 async fn view_of(engine: &Engine, project: ProjectId) -> Result<View, QueryError> {
     let view = engine.view(project).await?;
     cohort_tables::register(engine, &view, project).await?;
     Ok(view)
 }
 
-/// The values of variables, by the names that the text has for them.
+/// The values of variables, by the names that placeholders use.
 pub(crate) fn values_of_variables(variables: BTreeMap<String, Variable>) -> Map<String, Value> {
     let values = variables.into_values();
     values.filter_map(|own| Some((own.code_name?, own.value.unwrap_or_default()))).collect()
 }
 
-/// A field of `filters` as one of the query.
+/// Prefixes the field of an error with `filters.`.
 fn within(error: NodeError) -> NodeError {
     match error.field.starts_with("filters") {
         true => error,
@@ -179,9 +181,9 @@ fn within(error: NodeError) -> NodeError {
 }
 
 impl SqlQuery {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
-        // Of its text the plan says whether the answer stays right.
+        // The text is covered by the plan, which determines whether the result is cacheable.
         let Self { text: _, filters } = self;
         filters.iter().for_each(|selection| on.selection(selection, Interval::Day));
     }

@@ -1,6 +1,6 @@
-//! Stickiness: in how many intervals of a range of dates actors did something. [`Stickiness`] is a parsed request;
-//! `active` counts the intervals of an actor, `plan` makes the plan of a series, `answer` counts the actors with
-//! each number of intervals, `actors` finds the persons with one, and `legacy` reads the filters of older
+//! Stickiness: in how many intervals of a date range actors were active. [`Stickiness`] is a parsed request; `active`
+//! counts the intervals of an actor, `plan` compiles the plan of a series, `answer` counts the actors by number of
+//! intervals, `actors` lists the persons with a number of intervals, and `legacy` converts the filters of older
 //! clients.
 
 pub mod active;
@@ -26,7 +26,7 @@ use weir_api::nodes::insights::{
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
 
-/// Most intervals that make one.
+/// Most intervals that are grouped into one.
 const INTERVAL_COUNT_MAX: usize = 1000;
 
 /// A parsed request.
@@ -35,16 +35,16 @@ pub struct Stickiness {
     selection: Selection,
     series: Vec<Counted>,
     interval: Interval,
-    /// How many intervals make one, from the end of the range backwards.
+    /// How many intervals are grouped into one, from the end of the range backwards.
     interval_count: usize,
-    /// Whether an actor counts for all smaller numbers of intervals, too.
+    /// Whether an actor is also counted for all smaller numbers of intervals.
     is_cumulative: bool,
-    /// How many events an interval needs.
+    /// Condition on the number of events in an interval; `None` for at least one.
     criteria: Option<Criteria>,
     compare: Compare,
 }
 
-/// A series, and who is counted.
+/// A series, and the unit that it counts.
 #[derive(Clone, Debug)]
 struct Counted {
     series: Series,
@@ -52,11 +52,11 @@ struct Counted {
 }
 
 impl Stickiness {
-    /// Reads a `StickinessQuery`.
+    /// Parses a `StickinessQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<StickinessQuery>(query)?;
         let selection = Selection::of(sent.base)?;
@@ -91,7 +91,7 @@ impl Stickiness {
         })
     }
 
-    /// Looks up how the actions of its series are called now.
+    /// Looks up the current names of the actions of its series.
     ///
     /// # Errors
     ///
@@ -100,12 +100,12 @@ impl Stickiness {
         self.series.iter_mut().try_for_each(|own| own.series.look_up(engine, project))
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
 
-    /// The events that it is about.
+    /// The entities of its series.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.series.iter().map(|own| &own.series.entity)
     }
@@ -116,7 +116,7 @@ fn criteria(sent: StickinessCriteria) -> Result<Option<Criteria>, NodeError> {
         |detail: &str| NodeError::new("stickinessFilter.stickinessCriteria.value", detail);
     let operator = sent.operator.unwrap_or(CriteriaOperator::AtLeast);
     let value = sent.value.ok_or_else(|| refused("This field is required."))?;
-    // An interval without events is none in which anybody was active.
+    // An interval without events is never active, so no other condition on 0 is useful.
     if value == 0 && operator != CriteriaOperator::AtLeast {
         return Err(refused("Expected 1 or more."));
     }
@@ -124,7 +124,7 @@ fn criteria(sent: StickinessCriteria) -> Result<Option<Criteria>, NodeError> {
 }
 
 impl Stickiness {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self {
             selection,

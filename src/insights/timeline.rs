@@ -1,9 +1,8 @@
-//! When crucial properties of a person changed, or with a group type those of the groups of its events, and how
-//! many counted events lie between two changes: [`Timeline`].
+//! Timeline of a person: when its crucial properties changed, or with a group type those of the groups of its events,
+//! and how many counted events lie between two changes. See [`Timeline`].
 //!
-//! Events do not contain the properties of their person or group. The properties of a person at an event
-//! are computed by a replay of its events up to then ([`property_replay`]), those of a group from the
-//! events that set them.
+//! Events do not contain the properties of their person or group. The properties of a person at an event are computed
+//! by a replay of its events up to then ([`property_replay`]), those of a group from the events that set them.
 
 pub mod walk;
 
@@ -31,33 +30,33 @@ const GROUPS_MAX: usize = 100;
 /// Most events in one timeline of groups.
 const GROUP_EVENTS_MAX: usize = 1_000_000;
 
-/// What a timeline shows.
+/// A timeline request.
 #[derive(Debug, Default, PartialEq)]
 pub struct Timeline {
     /// Names of the events that are counted; `None` for all.
     pub events: Option<HashSet<String>>,
-    /// Properties that are filtered or broken down by.
+    /// The crucial properties: those that are filtered or broken down by.
     pub keys: BTreeSet<String>,
-    /// The type of the groups whose properties they are; `None` for those of the person.
+    /// The type of the groups that have the properties; `None` for those of the person.
     pub group_type: Option<u8>,
 }
 
-/// Why there is no timeline.
+/// Error of a timeline.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
     /// The events could not be read.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// Each group costs memory for its properties.
+    /// There are too many groups, each of which costs memory for its properties.
     #[error("The events of the person are of more than {GROUPS_MAX} groups.")]
     TooManyGroups,
-    /// Properties have no form in JSON: a bug.
+    /// The properties cannot be encoded as JSON: a bug.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
 impl Timeline {
-    /// The changes for one person within a range.
+    /// The changes for one person within a date range.
     pub fn points<'a>(
         &'a self,
         engine: &'a Engine,
@@ -143,10 +142,10 @@ async fn of_groups(
     Ok(walk.points())
 }
 
-/// Time of an event, and the index of its group among the keys.
+/// The time of a counted event, and the index of its group among the keys.
 type Seen = (UnixMicros, Option<usize>);
 
-/// The counted events of a person, and the keys of their groups of one type.
+/// The counted events of a person, and the keys of the groups of one type in them.
 async fn groups_seen(
     engine: &Engine,
     (project, person): (ProjectId, &Person),
@@ -184,7 +183,7 @@ fn properties(row: &EventRow) -> Map<String, Value> {
     json::read(row.properties.as_bytes()).unwrap_or_default()
 }
 
-/// The key of a group: a text, or a number as text.
+/// A group key: a string, or a number as text.
 fn text(key: Option<&Value>) -> Option<Cow<'_, str>> {
     match key? {
         Value::String(text) => Some(Cow::Borrowed(text)),

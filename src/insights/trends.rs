@@ -1,6 +1,6 @@
-//! Trends: what series of events count in each interval of a range of dates. [`Trends`] is a parsed request;
-//! `plan` makes a plan of a series, `answer` runs the plans and shapes the answer, `actors` finds the persons
-//! behind a point. The rules are those of PostHog's trends.
+//! Trends: aggregates of series of events in each interval of a date range. [`Trends`] is a parsed request; `plan`
+//! compiles the plan of a series, `answer` runs the plans and shapes the response, `actors` lists the persons behind
+//! a data point. The rules are those of PostHog's trends.
 
 pub mod actors;
 mod answer;
@@ -25,7 +25,7 @@ use weir_query::kernel::engine::Engine;
 /// Most formulas of one insight.
 const FORMULAS_MAX: usize = 26;
 
-/// Most intervals over which an average is taken.
+/// Longest window of the moving average, in intervals.
 const SMOOTHING_MAX: usize = 1000;
 
 /// A parsed request.
@@ -41,23 +41,23 @@ pub struct Trends {
     smoothing: usize,
 }
 
-/// What is shown of a series.
+/// The values of a series that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Display {
     /// A value for each interval.
     Intervals,
-    /// The sums up to each interval.
+    /// The cumulative sum up to each interval.
     Cumulative,
     /// One value for the whole range.
     Total,
 }
 
 impl Trends {
-    /// Reads a `TrendsQuery`.
+    /// Parses a `TrendsQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let sent = parse::<TrendsQuery>(query)?;
         if sent.base.aggregation_group_type_index.is_some() {
@@ -85,7 +85,7 @@ impl Trends {
 }
 
 impl Trends {
-    /// Looks up how the actions of its series are called now.
+    /// Looks up the current names of the actions of its series.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Trends {
         self.series.iter_mut().try_for_each(|series| series.look_up(engine, project))
     }
 
-    /// What it looks at.
+    /// Its selection: dates, filters and unit.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
@@ -121,7 +121,7 @@ impl Display {
     }
 }
 
-/// The formulas of `formula`, `formulas` and `formulaNodes`.
+/// Parses the formulas of `formula`, `formulas` and `formulaNodes`.
 fn formulas(options: TrendsFilter, series: usize) -> Result<Vec<Formula>, NodeError> {
     let plain = options.formula.into_iter().chain(options.formulas).map(|text| (text, None));
     let named = options.formula_nodes.into_iter();
@@ -140,7 +140,7 @@ fn formulas(options: TrendsFilter, series: usize) -> Result<Vec<Formula>, NodeEr
 }
 
 impl Trends {
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of its result.
     pub fn depend(&self, on: &mut Dependence<'_>) {
         let Self {
             selection,

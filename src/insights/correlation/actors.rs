@@ -1,5 +1,5 @@
-//! The persons or groups behind a correlation: those who do or have something, and come through the funnel or not. They are
-//! found as they are counted, so that there are as many as a row says.
+//! Lists the persons or groups behind a correlation: those that do or have something and complete the funnel, or do
+//! not. They are selected in the same way as they are counted, so that their number equals that of the row.
 
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::cast;
@@ -25,34 +25,34 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
-/// The field of the event.
+/// The request field of the event.
 const ENTITY: &str = "funnelCorrelationPersonEntity";
 
-/// The field of properties.
+/// The request field of the properties.
 const VALUES: &str = "funnelCorrelationPropertyValues";
 
-/// Most filters for values.
+/// Most property filters.
 const VALUES_MAX: usize = 100;
 
-/// Who is asked for: the fields of a `FunnelCorrelationActorsQuery` beside its source.
+/// Selects actors: the fields of a `FunnelCorrelationActorsQuery` besides its source.
 #[derive(Clone, Debug)]
 pub struct Asked {
     subject: Subject,
-    /// Whether they come through the funnel; `None` for both.
+    /// Whether they complete the funnel; `None` for both.
     is_converted: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
 enum Subject {
-    /// Events between the first step and the end.
+    /// Actors with such events between the first step and the end.
     Events(Box<Entity>, Exact),
-    /// Values of properties of persons or groups; others than exact ones narrow the funnel.
+    /// Actors with these property values; filters that are not exact restrict the funnel instead.
     Values(Exact),
 }
 
 impl Correlation {
-    /// Whom a `FunnelCorrelationActorsQuery` at `path` asks for whose source is this one. Filters of persons or groups become
-    /// filters of the funnel.
+    /// The actors that a `FunnelCorrelationActorsQuery` at `path` with this correlation as its source requests. Filters on
+    /// persons or groups are added to the filters of the funnel.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Correlation {
         Ok(Asked { subject, is_converted })
     }
 
-    /// The persons or groups, by their ids; one more than the part has where there are more.
+    /// The persons or groups, by their ids; one more than `part` has is returned if there are more.
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -137,7 +137,7 @@ fn event_asked(sent: Option<nodes::Entity>) -> Result<Subject, NodeError> {
     let Some(mut sent) = sent else {
         return Err(NodeError::new(ENTITY, "No entity for persons specified."));
     };
-    // A group of filters may say that one is enough.
+    // A group of filters may be an OR, so it is not split.
     if matches!(&sent.properties, Some(Properties(Value::Object(_)))) {
         return Ok(Subject::Events(Box::new(Entity::of(sent, ENTITY)?), Exact::default()));
     }
@@ -147,7 +147,7 @@ fn event_asked(sent: Option<nodes::Entity>) -> Result<Subject, NodeError> {
     Ok(Subject::Events(Box::new(Entity::of(sent, ENTITY)?), exact))
 }
 
-/// A list of filters, which stands in a field.
+/// The filters of a field, which must be a list.
 fn filters(sent: Option<Properties>, field: &str) -> Result<Vec<Value>, NodeError> {
     match sent {
         None => Ok(Vec::new()),
@@ -159,7 +159,7 @@ fn filters(sent: Option<Properties>, field: &str) -> Result<Vec<Value>, NodeErro
     }
 }
 
-/// Older clients send texts.
+/// Parses a boolean, which older clients send as text.
 fn is_converted(sent: Option<&Value>) -> Result<Option<bool>, NodeError> {
     match sent {
         None => return Ok(None),
@@ -175,13 +175,13 @@ fn is_converted(sent: Option<&Value>) -> Result<Option<bool>, NodeError> {
     Err(NodeError::new("funnelCorrelationPersonConverted", "Expected true or false."))
 }
 
-/// Finds those who are asked for.
+/// Collects the actors that are selected.
 #[derive(Debug)]
 struct Finding {
     passages: Passages,
     is_timed: bool,
     is_converted: Option<bool>,
-    /// Whether there is a row besides those of the funnel.
+    /// Whether an actor must have a row besides those of the funnel.
     needs_row: bool,
     found: Ranked,
 }

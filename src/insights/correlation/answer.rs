@@ -1,5 +1,4 @@
-//! Compares how many of those who come through the funnel do something with how many of the others do:
-//! [`Answer`].
+//! Compares how many of the actors that complete the funnel do something with how many of the others do: [`Answer`].
 
 use serde_json::Map;
 
@@ -17,59 +16,59 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::kernel::slice::Slice;
 
-/// So many actors are enough for something to be shown, however many there are (PostHog's figure).
+/// This many actors suffice for a subject to be shown, whatever the total (PostHog's figure).
 const ACTORS_ENOUGH: u64 = 25;
 
-/// One actor of so many is enough, too (PostHog's figure).
+/// One of this many actors suffices, too (PostHog's figure).
 const ACTORS_OF_ONE: u64 = 50;
 
-/// A value of a property of events that not more actors have is never shown (PostHog's figure).
+/// Property values of events with at most this many actors are never shown (PostHog's figure).
 const ACTORS_OF_VALUE_MIN: u64 = 2;
 
-/// Successes and failures are skewed if there are more than so many times as many of the ones (PostHog's figure).
+/// The numbers of successes and failures are skewed if one is more than this many times the other (PostHog's figure).
 const SKEWED: u64 = 10;
 
-/// What is added to each count (PostHog's figure).
+/// Added to each count as a prior (PostHog's figure).
 const PRIOR: u64 = 1;
 
-/// Rows that go with success, and with failure (PostHog's figure).
+/// Most rows for success, and for failure (PostHog's figure).
 const ROWS_MAX: usize = 10;
 
-/// Between the parts of a name.
+/// Separates the parts of a subject's name.
 const SEPARATOR: &str = "::";
 
-/// What correlates with success or failure.
+/// The subjects that correlate with success or failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What goes with success, the strongest first; then what goes with failure, the strongest first.
+    /// Those that correlate with success, the strongest first; then those with failure, the strongest first.
     pub rows: Vec<Correlated>,
-    /// Whether there are far more of the ones or the others.
+    /// Whether successes far outnumber failures, or the reverse.
     pub is_skewed: bool,
 }
 
-/// Something that correlates.
+/// A subject with its correlation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlated {
-    /// What it is.
+    /// The subject.
     pub subject: Subject,
     counts: Pair,
     odds_ratio: f64,
     is_success: bool,
 }
 
-/// What correlates.
+/// What correlates with the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Events with a name.
     Event(String),
-    /// A property of actors with a value.
+    /// Actors with a property value.
     Value {
         /// The name of the property.
         key: String,
         /// Its value.
         value: String,
     },
-    /// Events with a name whose property has a value.
+    /// Events with a name and a property value.
     EventValue {
         /// The name of the events.
         event: String,
@@ -81,7 +80,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Its name in answers.
+    /// Its name in responses.
     fn name(&self) -> String {
         match self {
             Self::Event(event) => event.clone(),
@@ -92,7 +91,7 @@ impl Subject {
 }
 
 impl Correlation {
-    /// What has a name in the answer; `None` if that may be several things.
+    /// The subject with this name in the response; `None` if the name is ambiguous.
     pub fn subject_of(&self, name: &str) -> Option<Subject> {
         let mut found = match &self.of {
             Of::Events(_) => return Some(Subject::Event(name.to_owned())),
@@ -118,7 +117,7 @@ impl Correlation {
 }
 
 impl Correlated {
-    /// Compares counts with those of all actors.
+    /// Computes the odds ratio from the counts of the subject and the totals.
     fn new(subject: Subject, counts: Pair, totals: Pair) -> Self {
         let with = |count: u64| u128::from(count.saturating_add(PRIOR));
         let without = |count: u64, total: u64| with(total.saturating_sub(count));
@@ -127,7 +126,7 @@ impl Correlated {
         Self { subject, counts, odds_ratio: ratio(top, bottom), is_success: top > bottom }
     }
 
-    /// Its form in answers.
+    /// The row in the form of the response.
     fn shown(&self) -> correlation::Correlated {
         let Pair { successes, failures } = self.counts;
         correlation::Correlated {
@@ -152,14 +151,14 @@ fn ratio(top: u128, bottom: u128) -> f64 {
 }
 
 impl Answer {
-    /// Its form in answers.
+    /// The result in the form of the response.
     pub fn shown(&self) -> Correlations {
         let events = self.rows.iter().map(Correlated::shown).collect();
         Correlations { events, skewed: self.is_skewed }
     }
 }
 
-/// Counts the actors of the funnel.
+/// Counts the actors of the funnel by subject.
 #[derive(Debug)]
 struct Counting {
     passages: Passages,
@@ -186,7 +185,7 @@ impl Fold for Counting {
 }
 
 impl Correlation {
-    /// What correlates.
+    /// Computes the correlations.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -224,7 +223,7 @@ impl Correlation {
         Ok(Answer { rows: first(rows), is_skewed })
     }
 
-    /// Whether enough actors do or have something.
+    /// Whether enough actors have the subject for it to be shown.
     fn is_shown(&self, counts: Pair, totals: Pair) -> bool {
         let actors = counts.sum();
         let is_enough =
@@ -253,7 +252,7 @@ impl Correlation {
     }
 }
 
-/// The rows of an answer, in its order; equal ones by their names.
+/// The rows that are shown, in the order of the response; ties by their names.
 fn first(mut rows: Vec<Correlated>) -> Vec<Correlated> {
     let strength = |row: &Correlated| if row.is_success { -row.odds_ratio } else { row.odds_ratio };
     rows.sort_by(|a, b| {

@@ -1,5 +1,5 @@
-//! How many actors do or have each thing: [`Counts`], of as many things as there is room for. The others are left
-//! to another scan: things are halved by their hash, one half is counted, and the other one has its own scan later.
+//! Counts actors by subject: [`Counts`], for as many subjects as fit in memory. If they do not fit, they are split in
+//! halves by hash: one half is counted in this scan, the other one in a later scan of its own.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -11,16 +11,16 @@ use hashbrown::Equivalent;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::slice::Slice;
 
-/// Most things that one scan counts.
+/// Most distinct subjects that one scan counts.
 const THINGS_MAX: usize = 1 << 20;
 
-/// Most scans of one question.
+/// Most scans of one query.
 const SCANS_MAX: u64 = 16;
 
-/// Things for which there is room at first.
+/// Initial capacity in subjects.
 const THINGS_MIN: usize = 1024;
 
-/// Actors who come through a funnel, and those who do not.
+/// Numbers of actors that complete a funnel, and that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) successes: u64,
@@ -34,20 +34,20 @@ impl Pair {
         *count = count.saturating_add(1);
     }
 
-    /// How many actors there are.
+    /// The number of actors.
     pub(super) fn sum(self) -> u64 {
         self.successes.saturating_add(self.failures)
     }
 }
 
-/// What may correlate: the place of the name of an event, and a text.
+/// A subject that may correlate: the index of an event name, and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Thing {
     pub(super) event: u32,
     pub(super) text: Box<str>,
 }
 
-/// The same, borrowed.
+/// A borrowed [`Thing`].
 #[derive(Clone, Copy, Hash)]
 struct Named<'t>(u32, &'t str);
 
@@ -70,20 +70,20 @@ impl Thing {
 }
 
 impl Named<'_> {
-    /// A hash that is the same in every scan.
+    /// Decides by a hash that is the same in every scan.
     fn is_in(self, slice: Slice) -> bool {
         slice == Slice::ALL || slice.has(FixedState::default().hash_one(self))
     }
 }
 
-/// Counts of the things of one slice.
+/// Counts of the subjects of one slice of the hash space.
 #[derive(Debug)]
 pub(super) struct Counts {
     pairs: hashbrown::HashMap<Thing, Pair, foldhash::fast::RandomState>,
-    /// The bytes of the texts.
+    /// The length of all texts in bytes.
     bytes: usize,
     slice: Slice,
-    /// What further scans are for.
+    /// The slices that are left to further scans.
     left: Vec<Slice>,
     most: usize,
     reservation: MemoryReservation,
@@ -95,16 +95,16 @@ impl Counts {
         Self { pairs, bytes: 0, slice, left: Vec::new(), most: THINGS_MAX, reservation }
     }
 
-    /// The slices that others than this scan have to count.
+    /// Takes the slices that are left to further scans.
     pub(super) fn take_left(&mut self) -> Vec<Slice> {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts an actor for a thing.
+    /// Counts an actor for a subject.
     ///
     /// # Errors
     ///
-    /// There are too many things.
+    /// There are too many subjects.
     pub(super) fn add(
         &mut self,
         (event, text): (u32, &str),
@@ -129,7 +129,8 @@ impl Counts {
         Ok(())
     }
 
-    /// Makes room for one more thing with a text of so many bytes: with more memory, or fewer things.
+    /// Frees capacity for one more subject with a text of this length: by growing the table, or else by halving the
+    /// slice.
     fn make_room(&mut self, text_bytes: usize) -> Result<(), QueryError> {
         while self.pairs.len() >= self.most || self.reserve(text_bytes).is_err() {
             let Some([own, other]) = self.slice.halves(SCANS_MAX) else {
@@ -147,7 +148,7 @@ impl Counts {
 
     fn reserve(&mut self, text_bytes: usize) -> Result<(), DataFusionError> {
         let texts = self.bytes.saturating_add(text_bytes);
-        // A table has a seventh more places than room, and a byte for each.
+        // The hash table has 8/7 as many slots as its capacity, and a control byte for each.
         let bytes =
             |room: usize| (room * 8 / 7 * (size_of::<(Thing, Pair)>() + 1)).saturating_add(texts);
         let room = self.pairs.capacity();
@@ -155,13 +156,13 @@ impl Counts {
             return self.reservation.try_resize(bytes(room));
         }
         let larger = (room * 2).max(THINGS_MIN);
-        // While things move to a larger table there are two.
+        // While the table grows, the old and the new one exist together.
         self.reservation.try_resize(bytes(room + larger))?;
         self.pairs.reserve(larger - self.pairs.len());
         self.reservation.try_resize(bytes(self.pairs.capacity()))
     }
 
-    /// What was counted.
+    /// The subjects with their counts.
     pub(super) fn into_pairs(self) -> impl Iterator<Item = (Thing, Pair)> {
         self.pairs.into_iter()
     }
@@ -180,7 +181,7 @@ mod tests {
 
     type Counted = BTreeMap<(u32, String), Pair>;
 
-    /// What is counted, by scans with so much memory and room for so many things; and how many scans there were.
+    /// The counts with this memory limit and this limit of subjects, and the number of scans.
     fn counted(memory: usize, most: usize) -> Result<(Counted, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory));
         let (mut left, mut all, mut scans) = (vec![Slice::ALL], BTreeMap::new(), 0);

@@ -1,5 +1,5 @@
-//! The filters of older clients as a `FunnelCorrelationQuery`, what they ask of the persons behind it, and how they
-//! name something that correlates.
+//! Converts the filters of older clients to a `FunnelCorrelationQuery` and to a query for the persons behind a
+//! correlation, and names a subject in such filters.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::legacy::{Filter, list, parsed, text};
 use crate::selection::Unit;
 use weir_api::node::NodeError;
 
-/// Parameters that say which persons are asked for, not which correlation it is.
+/// Parameters that select persons, not the correlation.
 pub const OF_PERSONS: [&str; 8] = [
     "funnel_correlation_person_entity",
     "funnel_correlation_person_converted",
@@ -21,7 +21,7 @@ pub const OF_PERSONS: [&str; 8] = [
     "search",
 ];
 
-/// The `FunnelCorrelationQuery` of such filters.
+/// Converts filters to a `FunnelCorrelationQuery`.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub fn correlation_query(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
-/// The fields of a `FunnelCorrelationActorsQuery` beside its source.
+/// Converts filters to the fields of a `FunnelCorrelationActorsQuery` besides its source.
 pub fn correlation_actors(filter: &Filter) -> Result<Value, NodeError> {
     let values = match parsed(filter, "funnel_correlation_property_values")? {
         one @ Value::Object(_) => json!([one]),
@@ -59,7 +59,7 @@ pub fn correlation_actors(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
-/// The filters that ask for the persons or groups behind something.
+/// The parameter, with its value, that selects the persons or groups behind a subject.
 pub fn people_filter(subject: &Subject, unit: Unit) -> (&'static str, Value) {
     let exact = |key: &str, value: Value, kind: &str| json!([{"key": key, "value": value, "type": kind, "operator": "exact"}]);
     let entity = |event: &str, properties: Value| json!({"id": event, "type": "events", "properties": properties});
@@ -80,7 +80,7 @@ pub fn people_filter(subject: &Subject, unit: Unit) -> (&'static str, Value) {
     }
 }
 
-/// The error with the name of the parameter.
+/// Renames the field of an error to the parameter of older clients.
 pub fn named(error: NodeError) -> NodeError {
     let field = error.field.strip_prefix("source.").unwrap_or(&error.field);
     if !field.starts_with("funnelCorrelation")

@@ -1,4 +1,4 @@
-//! Reads a `FunnelCorrelationQuery`: [`Correlation::parse`].
+//! Parses a `FunnelCorrelationQuery`: [`Correlation::parse`].
 
 use serde_json::Value;
 
@@ -9,21 +9,21 @@ use weir_api::node::{NodeError, join};
 use weir_api::nodes::check::parse;
 use weir_api::nodes::correlation::{CorrelationType, FunnelCorrelationQuery};
 
-/// Most names of a list.
+/// Most names in a list.
 const NAMES_MAX: usize = 1000;
 
-/// Most names of events whose properties are looked at.
+/// Most event names for correlations with event properties.
 const EVENTS_MAX: usize = 100;
 
-/// Stands for all properties among their names.
+/// Represents all properties in a list of names.
 const ALL: &str = "$all";
 
 impl Correlation {
-    /// Reads a `FunnelCorrelationQuery`.
+    /// Parses a `FunnelCorrelationQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         check_kinds(query)?;
         let sent = parse::<FunnelCorrelationQuery>(query)?;
@@ -51,7 +51,7 @@ impl Correlation {
     }
 }
 
-/// Refuses other nodes in the place of the funnel and of who is meant of it; these may have no kind.
+/// Checks the kinds of the source node and of its funnel, which may be absent.
 fn check_kinds(query: &Value) -> Result<(), NodeError> {
     for (path, pointer, known) in [
         ("source", "/source/kind", &["FunnelsActorsQuery", "InsightActorsQuery"][..]),
@@ -101,7 +101,7 @@ fn of(sent: &FunnelCorrelationQuery) -> Result<Of, NodeError> {
     }
 }
 
-/// The different ones of at most so many names, which stand in a field.
+/// Deduplicates the names of a field, of which there may be at most `most`.
 fn different(names: &[String], field: &str, most: usize) -> Result<Vec<String>, NodeError> {
     if names.len() > most {
         return Err(NodeError::new(field, format!("Expected at most {most} names.")));

@@ -1,5 +1,5 @@
-//! The plan of a correlation: the rows of its funnel, which have no text, and beside them one with a text for each
-//! thing that may correlate.
+//! The plan of a correlation: the rows of its funnel, which have no text, and a row with a text for each subject that
+//! may correlate.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -18,7 +18,7 @@ use weir_query::events::histories::{ACTOR, AT, MASK, TEXT};
 use weir_query::kernel::error::QueryError;
 
 impl Correlation {
-    /// The rows of the funnel, and the first and the last time of its events.
+    /// The rows of the funnel, and the bounds of the times of its events.
     pub(super) async fn funnel_rows(
         &self,
         context: Context<'_>,
@@ -27,7 +27,7 @@ impl Correlation {
         Ok((rows.with_column(TEXT, lit(ScalarValue::Utf8View(None)))?, bounds))
     }
 
-    /// All rows that are counted.
+    /// All rows to fold.
     pub(super) async fn rows(&self, context: Context<'_>) -> Result<DataFrame, InsightError> {
         let (funnel, bounds) = self.funnel_rows(context).await?;
         let beside = match &self.of {
@@ -48,7 +48,7 @@ impl Correlation {
         Ok(funnel.union(beside)?)
     }
 
-    /// The events of all actors within bounds, without those of the steps and those with these names.
+    /// The events of all actors within bounds, except those of the funnel's steps and those with `excluded` names.
     pub(super) async fn events(
         &self,
         Context { engine, view, owner }: Context<'_>,
@@ -66,7 +66,7 @@ impl Correlation {
         Ok(events.filter(col("event").in_list(names, true))?)
     }
 
-    /// Rows of events.
+    /// Converts events to rows of histories.
     pub(super) fn of_events(
         &self,
         events: DataFrame,
@@ -81,7 +81,7 @@ impl Correlation {
         ])?)
     }
 
-    /// The rows of all persons or groups of the project, each with a list of values.
+    /// The rows of all persons or groups of the project, each with a list of property values.
     async fn of_actors(
         &self,
         context: Context<'_>,
@@ -91,7 +91,7 @@ impl Correlation {
         of_actors(actors, actor, wanted.list())
     }
 
-    /// All persons or groups of the project, and which actor of the funnel each is.
+    /// All persons or groups of the project, and the expression of the actor of the funnel that each is.
     pub(super) async fn actors_table(
         &self,
         Context { view, .. }: Context<'_>,
@@ -107,7 +107,7 @@ impl Correlation {
     }
 }
 
-/// Rows of persons or groups, which have no time.
+/// Converts persons or groups to rows of histories, which have no time.
 pub(super) fn of_actors(
     actors: DataFrame,
     actor: Expr,
@@ -121,12 +121,13 @@ pub(super) fn of_actors(
     ])?)
 }
 
-/// A row for each item of the lists of texts. One without items has none: it would look like one of the funnel.
+/// A row for each item of the lists of texts, and none for an empty list: its null text would look like a row of the
+/// funnel.
 fn unnested(rows: DataFrame) -> Result<DataFrame, QueryError> {
     Ok(rows.unnest_columns(&[TEXT])?.filter(ident(TEXT).is_not_null())?)
 }
 
-/// The place of the name of an event among these, one of which it has.
+/// The index of an event's name in `names`, which must contain it.
 fn number_of(names: &[String]) -> Result<Expr, QueryError> {
     let mut number = lit(0_u32);
     for (name, place) in names.iter().zip(0_u32..).skip(1) {

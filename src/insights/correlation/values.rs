@@ -1,5 +1,5 @@
-//! Values of properties as the rows of a correlation have them: [`Wanted`] says which, [`Exact`] finds one again.
-//! A value is a text; what is no text is compact JSON. Null is no value.
+//! Encodes property values as texts of rows: [`Wanted`] selects properties, [`Exact`] filters by such values. A
+//! string is its own text; other values are compact JSON. Null is no value.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,28 +15,28 @@ use serde_json::{Map, Value};
 use weir_event::json;
 use weir_query::filter::condition::{Pace, condition};
 
-/// Longest key, and longest value. Properties that are longer have no row: such values are texts of their own.
+/// Longest key, and longest value. Longer properties have no row, since such values are practically unique.
 const TEXT_MAX_BYTES: usize = 1024;
 
-/// Between the key and the value in a text. Properties whose key has it have no row.
+/// Separates the key from the value in a text. Properties with this character in the key have no row.
 const SEPARATOR: char = '\u{1f}';
 
-/// The column of properties.
+/// The column with the properties.
 const PROPERTIES: &str = "properties";
 
 type Properties = Map<String, Value>;
 
-/// Which properties are looked at.
+/// Selects properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Each that there is, without these.
+    /// All properties except these.
     AllBut(HashSet<String>),
-    /// These; one that there is not has the empty text as its value.
+    /// These properties; an absent one has the empty text as its value.
     Named(Vec<String>),
 }
 
 impl Wanted {
-    /// Each key that is wanted, and the value with which it makes a text: the one before, the other after `between`.
+    /// All ways to split a text at `between` into a selected key and its value.
     pub(super) fn parts_of(
         &self,
         text: &str,
@@ -52,18 +52,18 @@ impl Wanted {
         })
     }
 
-    /// Each that there is, without those.
+    /// All properties except `excluded`.
     pub(super) fn all_but(excluded: Vec<String>) -> Self {
         Self::AllBut(excluded.into_iter().collect())
     }
 
-    /// The first ones, without the second ones.
+    /// The properties `names` except `excluded`.
     pub(super) fn named(mut names: Vec<String>, excluded: &[String]) -> Self {
         names.retain(|name| !excluded.contains(name));
         Self::Named(names)
     }
 
-    /// Shows the properties with their values.
+    /// Calls `show` with the selected properties and their values.
     fn each(&self, properties: &Properties, mut show: impl FnMut(&str, &str)) {
         let mut show = |key: &str, value: &str| {
             let is_short = key.len() <= TEXT_MAX_BYTES && value.len() <= TEXT_MAX_BYTES;
@@ -87,12 +87,12 @@ impl Wanted {
         }
     }
 
-    /// Whether a property that there is not counts as an empty text.
+    /// Whether an absent property counts as an empty text.
     pub(super) fn has_absent(&self) -> bool {
         matches!(self, Self::Named(_))
     }
 
-    /// The list of the properties of a row of a plan, each as [`parts`] takes it apart.
+    /// Expression for the list of the selected properties of a row, each encoded as a text that [`parts`] decodes.
     pub(super) fn list(self) -> Expr {
         let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
         let invoke = move |arguments: &[ColumnarValue]| {
@@ -120,22 +120,23 @@ impl Wanted {
     }
 }
 
-/// The key and the value of a text of [`Wanted::list`].
+/// Decodes a text of [`Wanted::list`] to the key and the value.
 pub(super) fn parts(text: &str) -> (&str, &str) {
     text.split_once(SEPARATOR).unwrap_or((text, ""))
 }
 
-/// Filters that ask for values just as rows have them; filters of other insights do not mind the case of letters.
+/// Property filters that compare texts exactly; filters of other insights are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exact {
-    /// Keys with the values of which the property has one.
+    /// Keys with the values of which the property must have one.
     values: Vec<(String, Vec<String>)>,
-    /// Whether a property that there is not counts as an empty text.
+    /// Whether an absent property counts as an empty text.
     pub(super) has_absent: bool,
 }
 
 impl Exact {
-    /// Takes out of a list of filters those for texts of a type; those without a type if that is the default.
+    /// Removes the exact filters on properties of type `kind` from a list and returns them; filters without a type
+    /// belong to it if `is_default`.
     pub(super) fn taken_from(filters: &mut Vec<Value>, kind: &str, is_default: bool) -> Self {
         let mut values = Vec::new();
         filters.retain(|filter| match read(filter, kind, is_default) {
@@ -148,7 +149,7 @@ impl Exact {
         Self { values, has_absent: false }
     }
 
-    /// Whether there are none.
+    /// Whether there are no filters.
     pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -163,7 +164,7 @@ impl Exact {
         })
     }
 
-    /// The condition that all hold for the properties of a row of a plan; `None` without any.
+    /// The condition that all hold for the properties of a row; `None` without filters.
     pub(super) fn condition(self) -> Option<Expr> {
         if self.is_empty() {
             return None;
@@ -177,7 +178,7 @@ impl Exact {
     }
 }
 
-/// The key and the values of a filter for texts of a type.
+/// The key and the values of an exact filter on properties of type `kind`; `None` for other filters.
 fn read(filter: &Value, kind: &str, is_default: bool) -> Option<(String, Vec<String>)> {
     let is = |name: &str, expected: &str, otherwise: bool| match filter.get(name) {
         None | Some(Value::Null) => otherwise,
@@ -204,7 +205,7 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Shows the properties of each row of the only column.
+/// Calls `show` with the properties of each row of the only column.
 fn each_row(columns: &[ArrayRef], mut show: impl FnMut(Properties)) -> Result<()> {
     let column = columns.first().and_then(|column| column.as_string_view_opt());
     let Some(column) = column else {
@@ -212,7 +213,7 @@ fn each_row(columns: &[ArrayRef], mut show: impl FnMut(Properties)) -> Result<()
     };
     for at in 0..column.len() {
         let text = if column.is_valid(at) { column.value(at) } else { "" };
-        // What was stored is an object; what is damaged has no values.
+        // Stored properties are an object; damaged ones count as empty.
         show(json::restore(text.as_bytes()).unwrap_or_default());
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! The persons or groups behind a step of a funnel: [`Funnels::actors`]. The walks that counted them find them, so that there
-//! are as many as the step says.
+//! Lists the persons or groups behind a step of a funnel: [`Funnels::actors`]. They are found by the same walks that
+//! counted them, so that their number equals the count of the step.
 
 use std::collections::HashSet;
 
@@ -20,47 +20,47 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
-/// Who is asked for: the fields of a `FunnelsActorsQuery` beside its source.
+/// Selects actors: the fields of a `FunnelsActorsQuery` besides its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Position {
     of: Of,
-    /// The value of the breakdown.
+    /// The breakdown value.
     breakdown: Option<Value>,
 }
 
-/// Where they stopped.
+/// Where the actors stopped.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
     /// At a step.
     Step(Stop),
-    /// In a trend: between the two steps that it shows, or not before the later one.
+    /// In a trend: those that reached the later one of its two steps, or those that reached only the earlier one.
     Trend {
-        /// The beginning of an interval.
+        /// The beginning of the interval.
         day: String,
         is_drop_off: bool,
     },
 }
 
-/// What is asked of the steps of those who are meant.
+/// Condition on the steps that an actor completed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stop {
-    /// They did the step at this place.
+    /// Completed the step at this index.
     Did(usize),
-    /// They did the required step at the place before, and not the step at the place.
+    /// Completed the last required step before a step, but not that step.
     Left {
-        /// The place of the required step.
+        /// The index of the required step.
         before: usize,
-        /// The place of the step.
+        /// The index of the step.
         at: usize,
     },
-    /// The last step that they did is one of these, counted from 1.
+    /// The last completed step is one of these, counted from 1.
     Last(Vec<usize>),
-    /// They did the first step.
+    /// Completed the first step.
     Any,
 }
 
 impl Stop {
-    /// Whether they did so who did steps at these times.
+    /// Whether an actor with these times of steps meets the condition.
     pub(super) fn is(&self, times: &[Option<i64>]) -> bool {
         let did = |place: &usize| times.get(*place).is_some_and(Option::is_some);
         match self {
@@ -84,7 +84,7 @@ fn trend_asked(sent: FunnelsActorsQuery, path: &str) -> Result<Of, NodeError> {
     Ok(Of::Trend { day, is_drop_off })
 }
 
-/// Collects the actors.
+/// Collects the actors that are selected.
 #[derive(Debug)]
 struct Behind {
     splitter: Splitter,
@@ -93,11 +93,11 @@ struct Behind {
     found: Ranked,
 }
 
-/// How far an actor came.
+/// How far an actor has to get.
 #[derive(Debug)]
 enum Reached {
     Stop(Stop),
-    /// In an interval: at least the first number of steps, and less than the second.
+    /// In an interval: at least `least` steps, and fewer than `below`.
     Within {
         bucket: usize,
         least: usize,
@@ -132,7 +132,7 @@ impl Fold for Behind {
 }
 
 impl Funnels {
-    /// Whom a `FunnelsActorsQuery` asks for that stands at `path` and whose source is this one.
+    /// Parses the `FunnelsActorsQuery` at `path`, the source of which is this funnel.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Funnels {
         Ok(Position { of, breakdown })
     }
 
-    /// Whom `funnelStep` or `funnelCustomSteps` of the node at `path` ask for.
+    /// Parses `funnelStep` or `funnelCustomSteps` of the node at `path`.
     pub(super) fn stop_asked(
         &self,
         step: Option<i64>,
@@ -186,7 +186,7 @@ impl Funnels {
         Ok(Stop::Left { before: (0..at).rev().find(is_required).unwrap_or(0), at })
     }
 
-    /// The persons or groups behind a step, by their ids; one more than the part has where there are more.
+    /// The persons or groups behind a step, by their ids; one more than `part` has is returned if there are more.
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -219,7 +219,7 @@ impl Funnels {
         Ok(behind.found.into_actors())
     }
 
-    /// The values that a value of the answer stands for, and the cohort.
+    /// Resolves a breakdown value of the response to the values that it represents, or to a cohort.
     async fn value_asked(
         &self,
         context: Context<'_>,
@@ -259,7 +259,7 @@ impl Funnels {
         }
     }
 
-    /// The values that are shown on their own.
+    /// The breakdown values that are shown on their own.
     async fn shown_values(
         &self,
         context: Context<'_>,

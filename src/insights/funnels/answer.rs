@@ -1,4 +1,4 @@
-//! Runs the plan of a funnel and shapes its answer: the steps, for each value of the breakdown.
+//! Runs the plan of a funnel and shapes its response: the steps, for each breakdown value.
 
 use std::collections::HashMap;
 
@@ -17,17 +17,17 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+/// The breakdown value that represents all values beyond the limit together (PostHog's).
 pub(super) const OTHER: &str = "Other";
 
-/// Most different values of a breakdown.
+/// Most distinct breakdown values.
 pub(super) const VALUES_MAX: usize = 50_000;
 
-/// How many actors came to each step, and how long they took.
+/// How many actors reached each step, and how long they took.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     reached: Vec<u64>,
-    /// The times from the required step before; none for the first, and those that may be skipped.
+    /// For each step the times since the previous required step; empty for the first step and for optional ones.
     times: Vec<Times>,
 }
 
@@ -48,7 +48,7 @@ impl Counts {
         let mut required = None;
         for ((at, times), step) in found.times.iter().zip(&mut self.times).zip(0_u32..) {
             let Some(at) = at.filter(|_| optional >> step & 1 == 0) else { continue };
-            // Steps at the same time say nothing about how long it takes.
+            // Steps at the same time do not count for the time to convert.
             if let Some(before) = required.filter(|before| at > *before) {
                 room.add(times, at.saturating_sub(before))?;
             }
@@ -69,13 +69,13 @@ impl Counts {
         }
     }
 
-    /// How many came to a step.
+    /// How many actors reached a step.
     fn of(&self, step: usize) -> u64 {
         self.reached.get(step).copied().unwrap_or(0)
     }
 }
 
-/// Counts by the value of the breakdown.
+/// Counts by breakdown value.
 #[derive(Debug)]
 struct Counting {
     splitter: Splitter,
@@ -97,7 +97,7 @@ impl Fold for Counting {
     }
 }
 
-/// Refuses another value of a breakdown that has so many.
+/// Refuses a further breakdown value if there are `count` already and that is too many.
 pub(super) fn check_values(count: usize) -> Result<(), QueryError> {
     if count < VALUES_MAX {
         return Ok(());
@@ -105,7 +105,7 @@ pub(super) fn check_values(count: usize) -> Result<(), QueryError> {
     Err(QueryError::Invalid(format!("The breakdown has more than {VALUES_MAX} values.")))
 }
 
-/// Values by their `rank`, the largest first, and what those beyond the limit come to together, if there are any.
+/// The `limit` values with the largest `rank`, largest first, and the others joined to one, if there are any.
 pub(super) fn ranked<T, R: Ord>(
     values: HashMap<String, T>,
     limit: usize,
@@ -122,13 +122,13 @@ pub(super) fn ranked<T, R: Ord>(
     (values, rest)
 }
 
-/// A value of the breakdown as clients get it: a list of the values of the properties.
+/// A breakdown value in the form of the response: the list of the values of the properties.
 pub(super) fn value_of(value: &str) -> BreakdownValue {
     BreakdownValue::Several(value.split(SEPARATOR).map(str::to_owned).collect())
 }
 
 impl Funnels {
-    /// The answer, as `results` of PostHog's clients have it.
+    /// Computes the result, in the form of `results` in PostHog's API.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -181,7 +181,7 @@ impl Funnels {
         limit: usize,
     ) -> Result<(Vec<(String, Counts)>, Option<Counts>), InsightError> {
         let counts = self.counts(context, None).await?;
-        // By the last step, then by the step before, and so on.
+        // By the count of the last step, ties by that of the step before, and so on.
         let rank = |counts: &Counts| -> Vec<u64> {
             (0..self.steps.len()).rev().map(|step| counts.of(step)).collect()
         };
@@ -199,7 +199,7 @@ impl Funnels {
         Ok(self.fold(context, (bounds, cohort), counting).await?.values)
     }
 
-    /// The steps, with the name and the value of the breakdown if there is one.
+    /// The steps in the form of the response, with the name and the breakdown value if there is a breakdown.
     fn bodies(
         &self,
         counts: &Counts,

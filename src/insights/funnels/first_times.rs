@@ -1,4 +1,4 @@
-//! Steps that count the first time alone that an actor does them, of all times: [`Funnels::with_first_times`].
+//! Funnel steps that count only the first occurrence ever of an actor: [`Funnels::with_first_times`].
 
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::min;
@@ -12,16 +12,16 @@ use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
 use weir_query::events::expression_columns::with_columns;
 
-/// Who an event is of, while first times are looked up.
+/// Temporary column with the actor of an event.
 const ACTOR: &str = "actor_of_first_times";
 
-/// The column with the first time of a step.
+/// The column with the time of an actor's first occurrence of a step.
 fn column(step: usize) -> String {
     format!("first_time_{step}")
 }
 
 impl Funnels {
-    /// `events`, which are none after `to`, with the first times of their actors.
+    /// Adds the first times of the actors to `events`, which have none after `to`.
     pub(super) async fn with_first_times(
         &self,
         Context { engine, view, owner }: Context<'_>,
@@ -51,13 +51,13 @@ impl Funnels {
             let actor = self.selection.unit.actor().alias(&key);
             let first = min(ident("timestamp")).alias(column(step));
             let firsts = all.aggregate(vec![actor], vec![first])?;
-            // The left side is kept in memory: the smaller one.
+            // The left side of a join is held in memory, so it must be the smaller one.
             events = firsts.join(events, JoinType::Right, &[&key], &[ACTOR], None)?;
         }
         Ok(events)
     }
 
-    /// What a step asks of the time of an event that is of it.
+    /// The condition that an event of the step is its first occurrence; `None` if the step counts all occurrences.
     pub(super) fn is_first(&self, step: usize) -> Option<Expr> {
         self.firsts.get(step)?.as_ref()?;
         Some(ident("timestamp").eq(ident(column(step))))

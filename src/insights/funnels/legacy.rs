@@ -1,4 +1,4 @@
-//! The filters of older clients as a `FunnelsQuery`, and what they ask of the persons behind a step.
+//! Converts the filters of older clients to a `FunnelsQuery`, and to a query for the persons behind a step.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::legacy::{
 use weir_api::node::NodeError;
 use weir_event::json;
 
-/// The `FunnelsQuery` of such filters.
+/// Converts filters to a `FunnelsQuery`.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn funnels_query(filter: &Filter) -> Result<Value, NodeError> {
     Ok(Value::Object(query))
 }
 
-/// The fields of a `FunnelsActorsQuery` beside its source.
+/// Converts filters to the fields of a `FunnelsActorsQuery` besides its source.
 pub fn funnel_actors(filter: &Filter) -> Result<Value, NodeError> {
     let breakdown = match filter.get("funnel_step_breakdown") {
         Some(Value::String(text)) if text.starts_with('[') => {
@@ -60,7 +60,7 @@ pub fn funnel_actors(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
-/// The exclusions of a funnel.
+/// Converts the exclusions of a funnel.
 fn exclusions(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = match parsed(filter, "exclusions")? {
         Value::Null => Vec::new(),

@@ -1,4 +1,4 @@
-//! Reads a `FunnelsQuery`: [`Funnels::parse`].
+//! Parses a `FunnelsQuery`: [`Funnels::parse`].
 
 use serde_json::Value;
 
@@ -21,39 +21,39 @@ use weir_query::dialect::expression::Expression;
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;
 
-/// Most exclusions: the bits of a mask besides those of steps.
+/// Most exclusions: the mask has this many bits besides those of steps.
 const EXCLUSIONS_MAX: usize = 12;
 
-/// The length of the window unless a request says otherwise, in days (PostHog's figure).
+/// Default length of the conversion window, in days (PostHog's figure).
 const WINDOW_DEFAULT: usize = 14;
 
-/// The longest window.
+/// Longest conversion window, in days.
 const WINDOW_MAX_DAYS: i64 = 3660;
 
-/// Most bins of times that a request may ask for (PostHog's figure).
+/// Most bins of a time-to-convert histogram that a request can set (PostHog's figure).
 const BINS_MAX: usize = 90;
 
-/// Expressions that say that a funnel is of persons, as it is without one.
+/// Actor expressions that mean persons, which are the default.
 const OF_PERSONS: [&str; 2] = ["person_id", "person.id"];
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
 impl Funnels {
-    /// Reads a `FunnelsQuery`.
+    /// Parses a `FunnelsQuery`.
     ///
     /// # Errors
     ///
-    /// A field is malformed, or asks for something that is not available.
+    /// A field is malformed, or requests something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         Self::of(parse::<FunnelsQuery>(query)?)
     }
 
-    /// What a `FunnelsQuery` says.
+    /// Converts a decoded `FunnelsQuery`.
     ///
     /// # Errors
     ///
-    /// A field asks for something that is not available.
+    /// A field requests something that is not available.
     pub fn of(sent: FunnelsQuery) -> Result<Self, NodeError> {
         let FunnelsQuery { base, series, interval, funnels_filter: options, breakdown_filter } =
             sent;
@@ -108,12 +108,12 @@ impl Funnels {
     }
 }
 
-/// The refusal of an option.
+/// The error for a field of `funnelsFilter`.
 fn refused(name: &str, detail: impl Into<String>) -> NodeError {
     NodeError::new(format!("funnelsFilter.{name}"), detail)
 }
 
-/// The expression that says who goes through it; `None` of persons and groups.
+/// Parses the expression that identifies actors; `None` for persons and groups.
 fn actor(
     text: Option<&str>,
     (selection, firsts): (&Selection, &[Option<First>]),
@@ -131,7 +131,7 @@ fn actor(
     parsed.map(Some).map_err(|error| refused(error.to_string()))
 }
 
-/// The bits of the steps that may be skipped.
+/// The bit mask of optional steps.
 fn optional(
     is_optional: &[bool],
     (steps, order, shown): (&[Entity], FunnelOrderType, Shown),
@@ -161,7 +161,7 @@ fn optional(
     Ok(optional)
 }
 
-/// The length of the window in microseconds. A month has 31 days.
+/// The length of the conversion window in microseconds. A month has 31 days.
 fn window(options: &FunnelsFilter) -> Result<i64, NodeError> {
     let count = options.window_interval.unwrap_or(WINDOW_DEFAULT);
     let seconds = match options.window_interval_unit.unwrap_or(WindowUnit::Day) {
@@ -180,7 +180,7 @@ fn window(options: &FunnelsFilter) -> Result<i64, NodeError> {
     Ok(length.saturating_mul(MICROS_PER_SECOND))
 }
 
-/// The steps between which conversion is shown.
+/// The steps between which conversion is measured.
 fn between(options: &FunnelsFilter, steps: usize) -> Result<(usize, usize), NodeError> {
     let last = steps.saturating_sub(1);
     let from = options.from_step.unwrap_or(0);
@@ -219,7 +219,7 @@ fn attribution(
     }
 }
 
-/// The events of exclusions, and between which steps they count.
+/// Parses the exclusions: their events, and the steps between which they apply.
 fn exclusions(
     sent: Vec<nodes::Exclusion>,
     order: FunnelOrderType,
@@ -265,7 +265,7 @@ fn exclusions(
     Ok((entities, exclusions))
 }
 
-/// Whether every event of the second is one of the first, as far as their filters show.
+/// Whether every event of `second` also matches `first`, as far as a comparison of their filters shows.
 fn contains(first: &Entity, second: &Entity) -> bool {
     let list = |entity: &Entity| match entity.properties() {
         Value::Array(list) => list.clone(),
@@ -336,7 +336,7 @@ mod tests {
             (of(0, 3), Some("exclusions.0.funnelToStep")),
             (exclusion(json!(0), json!(null), json!({})), Some("exclusions.0.funnelToStep")),
             (exclusion(json!(0), json!(1), json!({"event": "a"})), Some("exclusions.0.event")),
-            // The filter leaves a part of the step.
+            // With its filter, the exclusion does not match all events of the step.
             (exclusion(json!(0), json!(1), json!({"event": "c"})), None),
             (exclusion(json!(0), json!(1), json!({"event": "b"})), Some("exclusions.0.event")),
             (
@@ -421,7 +421,7 @@ mod tests {
             let error = Funnels::parse(&json!({"series": series})).unwrap_err();
             assert_eq!(error.field, field, "{series}");
         }
-        // One optional step may be like another, and like the required one before it.
+        // An optional step may equal another optional one, and the required one before it.
         let same = json!({"series": [{"event": "a"}, {"event": "a", "optionalInFunnel": true},
                                      {"event": "a", "optionalInFunnel": true}, {"event": "b"}]});
         assert_eq!(Funnels::parse(&same).unwrap().course.optional, 0b110);

@@ -1,5 +1,5 @@
-//! When an actor is in a funnel, for those who ask what else the actor does meanwhile: [`Passages`] finds the
-//! [`Passage`] of each.
+//! When an actor is in a funnel, for queries on what else it does meanwhile: [`Passages`] computes the [`Passage`] of
+//! an actor.
 
 use datafusion::dataframe::DataFrame;
 
@@ -14,44 +14,44 @@ use weir_api::nodes::paths::FunnelPathType;
 use weir_base::clock::UnixMicros;
 use weir_query::events::histories::{NO_TEXT, Row};
 
-/// The way of an actor through a funnel.
+/// The passage of an actor through a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The time of the first step in microseconds.
     pub first: i64,
-    /// The time of the last step, or the end of the window of those who do not come to it.
+    /// The time of the last step, or the end of the conversion window if the actor does not reach it.
     pub end: i64,
-    /// Whether the actor comes to the last step.
+    /// Whether the actor reaches the last step.
     pub is_converted: bool,
 }
 
 impl Passage {
-    /// Whether a time is between the first step and the end.
+    /// Whether a time is between the first step and the end, both exclusive.
     pub fn has(&self, at: i64) -> bool {
         self.first < at && at < self.end
     }
 }
 
-/// Finds the stretches of time around a step of those who come to it, or drop off before it.
+/// Computes the time range before a step, between it and the previous one, or after it, for actors that reach the
+/// step, or that drop off before it.
 #[derive(Clone, Debug)]
 pub struct Stretches {
     passages: Passages,
     part: FunnelPathType,
-    /// The step by its place; of those who drop off the required one before.
+    /// The index of the step; for actors that drop off, of the last required step before.
     step: usize,
-    /// What the stretch after the step begins with besides its time: the window, of those who drop off.
+    /// How long after the step the range after it begins: the conversion window for actors that drop off, else 0.
     delay: i64,
 }
 
 impl Stretches {
-    /// The first and the last time that are meant of the actor of `rows`, both included; `None` for those who do not
-    /// come to the step.
+    /// The time range for the actor of `rows`, both ends inclusive; `None` if it does not reach the step.
     pub fn of(&self, rows: &[Row]) -> Option<(i64, i64)> {
         let times = self.passages.times(rows)?;
         let step = (*times.get(self.step)?)?;
         match self.part {
             FunnelPathType::Before => Some((i64::MIN, step)),
-            // From the step before that was not skipped.
+            // From the last step before that was not skipped.
             FunnelPathType::Between => {
                 let before = times.get(..self.step)?.iter().rev().find_map(|at| *at)?;
                 Some((before, step))
@@ -60,13 +60,13 @@ impl Stretches {
         }
     }
 
-    /// The window of the funnel in microseconds.
+    /// The conversion window of the funnel in microseconds.
     pub fn window(&self) -> i64 {
         self.passages.course.window
     }
 }
 
-/// Finds passages of those who stop somewhere.
+/// Computes the passages of actors that meet a condition on their steps.
 #[derive(Clone, Debug)]
 pub struct Passages {
     course: Course,
@@ -74,18 +74,18 @@ pub struct Passages {
 }
 
 impl Passages {
-    /// The passage of the actor of `rows`, of which those without a text are those of the funnel. `None` for those
-    /// who are not meant, and those who are excluded.
+    /// The passage of the actor of `rows`, of which those without a text belong to the funnel. `None` if the actor
+    /// does not meet the condition, or is excluded.
     pub fn of(&self, rows: &[Row]) -> Option<Passage> {
         let times = self.times(rows)?;
-        // The furthest step is never one that is skipped.
+        // The furthest step is never a skipped one.
         let (first, last) = ((*times.first()?)?, (*times.last()?)?);
         let is_converted = times.len() == self.course.steps;
         let end = if is_converted { last } else { first.saturating_add(self.course.window) };
         Some(Passage { first, end, is_converted })
     }
 
-    /// The times of the steps to which the actor comes.
+    /// The times of the steps that the actor reaches.
     fn times(&self, rows: &[Row]) -> Option<Way> {
         let own = rows.iter().filter(|row| row.text == NO_TEXT);
         let own: Vec<Row> = own.copied().collect();
@@ -98,13 +98,13 @@ impl Passages {
 }
 
 impl Funnels {
-    /// The same funnel, with all values of its breakdown together.
+    /// The same funnel without its breakdown.
     pub fn unsplit(self) -> Self {
         Self { breakdown: Breakdown::Nothing, ..self }
     }
 
-    /// The passages of those whom the fields of a `FunnelsActorsQuery` at `path` ask for, beside its source; of all who
-    /// come to the first step if they name no steps.
+    /// The passages of the actors that the fields of a `FunnelsActorsQuery` at `path` select; if these name no steps,
+    /// of all actors that reach the first step.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Funnels {
         Ok(Passages { course: self.course.clone(), stop })
     }
 
-    /// The stretches of time that a `funnelPathsFilter` asks for, whose source this is.
+    /// The time ranges that a `funnelPathsFilter` with this funnel as its source selects.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Funnels {
         let (step, is_drop_off) = match &stop {
             Stop::Did(step) => (*step, false),
             Stop::Left { before, .. } => (*before, true),
-            // Not asked for: refused above.
+            // Not possible here: `stop_asked` has refused it above.
             Stop::Last(_) | Stop::Any => (0, false),
         };
         if part == FunnelPathType::Between && step == 0 {
@@ -145,7 +145,7 @@ impl Funnels {
         Ok(Stretches { passages, part, step, delay })
     }
 
-    /// The plan of the rows of the funnel, which have no text; and the first and the last time of its events.
+    /// The plan of the rows of the funnel, which have no text; and the bounds of the times of its events.
     pub(crate) async fn own_rows(
         &self,
         context: Context<'_>,
@@ -200,7 +200,7 @@ mod tests {
         let rows = |masks: &[u32]| -> Vec<Row> {
             masks.iter().zip(1..).map(|(mask, at)| Row::new(at, *mask)).collect()
         };
-        // The times of a, b and c are 1, 2 and 4.
+        // The times of the steps a, b and c are 1, 2 and 4.
         let (whole, started) = (rows(&[1, 2, 0, 4]), rows(&[1, 0, 4]));
         for (kind, step, of_whole, of_started) in [
             ("before_step", 2, Some((i64::MIN, 2)), None),

@@ -1,4 +1,4 @@
-//! The plan of a funnel: a row for each event of a step or an exclusion within the range of dates, by actor.
+//! The plan of a funnel: a row for each event of a step or an exclusion within the date range, grouped by actor.
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -24,11 +24,11 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// The column of those who go through a funnel of no persons or groups.
+/// The column of actors that are values of an expression.
 const NAMED: &str = "actor_of_expression";
 
 impl Funnels {
-    /// The first and the last time of its events.
+    /// The bounds of the times of its events.
     pub(super) async fn bounds(
         &self,
         context: Context<'_>,
@@ -38,7 +38,7 @@ impl Funnels {
         Ok((range.from, range.to))
     }
 
-    /// What takes the rows of actors apart: by intervals, or all as one.
+    /// The splitter of the rows of an actor: by interval if `buckets` are given, else all as one.
     pub(super) fn splitter(&self, buckets: Option<Buckets>) -> Splitter {
         let has_values = matches!(self.split(), Breakdown::Properties { .. });
         let attribution = has_values.then_some(self.attribution);
@@ -52,7 +52,7 @@ impl Funnels {
         Splitter { course, attribution, buckets }
     }
 
-    /// What it is split by. Times to convert are of all together.
+    /// The breakdown in use: times to convert have none.
     pub(super) fn split(&self) -> &Breakdown {
         match self.shown {
             Shown::TimeToConvert(_) => &Breakdown::Nothing,
@@ -60,7 +60,7 @@ impl Funnels {
         }
     }
 
-    /// Folds the rows of each actor within bounds; of a cohort if one is given.
+    /// Folds the rows of each actor within bounds, restricted to a cohort if one is given.
     pub(super) async fn fold<F: Fold>(
         &self,
         context: Context<'_>,
@@ -68,11 +68,12 @@ impl Funnels {
         fold: F,
     ) -> Result<F, InsightError> {
         let rows = self.rows(context, bounds, cohort).await?;
-        // Equal events of one time are different events: each may fill a step.
+        // Duplicate rows are kept: equal events at the same time are different events, each of which may complete a
+        // step.
         Ok(context.engine.histories(rows, Rows::All, fold).await?)
     }
 
-    /// The plan of the rows of each actor within bounds; of a cohort if one is given.
+    /// The plan of the rows of each actor within bounds, restricted to a cohort if one is given.
     pub(super) async fn rows(
         &self,
         context: Context<'_>,
@@ -131,7 +132,8 @@ impl Funnels {
     }
 }
 
-/// `events` with the columns that the value of a breakdown needs, and the value: null where no property has one.
+/// Adds the columns of the breakdown to `events`, and returns them with the expression of the breakdown value: null
+/// if all properties are empty.
 async fn with_value(
     (engine, view): (&Engine, &View),
     mut events: DataFrame,
@@ -148,7 +150,7 @@ async fn with_value(
     let binned: Vec<(String, u16)> = binned.collect();
     let mut bins = match binned.is_empty() {
         true => Vec::new(),
-        // Those of all events of the funnel.
+        // From all events of the funnel.
         false => Bins::measured(engine, events.clone(), &binned).await?,
     }
     .into_iter();

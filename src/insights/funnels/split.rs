@@ -1,4 +1,4 @@
-//! How far an actor comes for each value of the breakdown and each interval: [`Splitter::each`].
+//! How far an actor gets, for each breakdown value and each interval: [`Splitter::each`].
 
 use crate::funnels::walk::{Course, Moment, Outcome, Way};
 use crate::interval::Buckets;
@@ -8,47 +8,47 @@ use weir_query::events::histories::{NO_TEXT, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Most values of the breakdown that the events of one step of one actor have. Each takes a walk of its own.
+/// Most breakdown values of the events of one step of one actor. Each needs a walk of its own.
 const VALUES_OF_ACTOR_MAX: usize = 1000;
 
-/// Which value of the breakdown an actor counts under.
+/// The breakdown value under which an actor is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribution {
-    /// The first that its events have.
+    /// The first value of its events.
     First,
-    /// The last that its events have.
+    /// The last value of its events.
     Last,
-    /// Each, by the events with this value alone.
+    /// Each value, evaluated on the events with this value only.
     All,
-    /// Each that events of this step have, of which only those with this value count. Of unordered funnels each that any
-    /// events have, of which the first that is done must have it.
+    /// Each value of the events of this step, of which only those with the value count. In unordered funnels each
+    /// value of any event, where the event that is done first must have the value.
     Step(usize),
 }
 
-/// One way in which an actor counts.
+/// One result for which an actor is counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'f> {
-    /// The value of the breakdown; empty without one.
+    /// The breakdown value; empty without a breakdown.
     pub(super) value: &'f str,
-    /// The interval in which the attempt begins; 0 if there are none.
+    /// The interval in which the attempt begins; 0 without intervals.
     pub(super) bucket: usize,
-    /// The times of the steps, in microseconds; `None` for those that were skipped.
+    /// The times of the steps, in microseconds; `None` for skipped steps.
     pub(super) times: &'f [Option<i64>],
 }
 
-/// What is needed to take the rows of an actor apart.
+/// Splits the rows of an actor by breakdown value and interval.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// Its `attributed` is set where [`Splitter::attribution`] is that to a step.
+    /// The rules; `attributed` is set if [`Splitter::attribution`] is [`Attribution::Step`].
     pub(super) course: Course,
     /// `None` without a breakdown.
     pub(super) attribution: Option<Attribution>,
-    /// The intervals by which attempts count; `None` where all count as one.
+    /// The intervals by which attempts are counted; `None` if all attempts count as one.
     pub(super) buckets: Option<Buckets>,
 }
 
 impl Splitter {
-    /// Shows each way in which the actor of `rows` counts.
+    /// Calls `found` with each result for which the actor of `rows` is counted.
     pub(super) fn each(
         &self,
         rows: &[Row],
@@ -71,7 +71,7 @@ impl Splitter {
             }
             Some(Attribution::All) => {
                 let mut rows: Vec<Row> = kept().copied().collect();
-                // Stable: the rows of each value stay in their order.
+                // The sort is stable: the rows of each value keep their order.
                 rows.sort_by_key(|row| row.text);
                 for own in rows.chunk_by(|a, b| a.text == b.text) {
                     let Some(first) = own.first() else { continue };
@@ -93,8 +93,8 @@ impl Splitter {
         }
     }
 
-    /// The values under which an actor counts: those of the events of a step; of unordered funnels, whose steps are counted
-    /// as they are done, those of the events of any.
+    /// The values under which an actor is counted: those of the events of a step. In unordered funnels, whose steps
+    /// are numbered in the order in which they are done, those of the events of all steps.
     fn values_of(&self, rows: &[Row], step: usize) -> Result<Vec<u32>, QueryError> {
         let bits = match self.course.order {
             FunnelOrderType::Unordered => self.course.of_steps(),
@@ -146,7 +146,8 @@ impl Splitter {
                 Outcome::Nothing => {}
             }
         }
-        // PostHog's: who went on after an exclusion in one interval counts in none that does not convert.
+        // As in PostHog, an actor that went on after an exclusion in one interval is only counted in intervals in
+        // which it converts.
         if is_passed {
             return Ok(());
         }

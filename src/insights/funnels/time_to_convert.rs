@@ -1,4 +1,4 @@
-//! How long actors take from one step of a funnel to another, in bins of equal width.
+//! Histogram of the time that actors take from one step of a funnel to another, with bins of equal width.
 
 use crate::funnels::Funnels;
 use crate::funnels::split::Splitter;
@@ -9,13 +9,13 @@ use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Most bins unless a request says how many (PostHog's figure).
+/// Most bins if the request sets no number (PostHog's figure).
 const BINS_MAX: usize = 60;
 
-/// The width of bins where all times are the same, in seconds (PostHog's figure).
+/// The width of bins if all times are equal, in seconds (PostHog's figure).
 const WIDTH_DEFAULT: f64 = 60.0;
 
-/// Gathers the times.
+/// Collects the times.
 #[derive(Debug)]
 struct Timing {
     splitter: Splitter,
@@ -53,13 +53,13 @@ impl Funnels {
     }
 }
 
-/// How many bins so many times have: the cube root.
+/// The default number of bins for this number of times: the cube root.
 fn bins_for(times: usize) -> usize {
     (1..BINS_MAX).find(|bins| bins * bins * bins >= times).unwrap_or(BINS_MAX)
 }
 
-/// Where each bin begins, in seconds, and how many times lie in it. The last one has the longest time alone, if
-/// that lies on its edge.
+/// The start of each bin in seconds, and the number of times in it. The last bin contains only the longest time, if
+/// that is exactly its start.
 fn bins_of(times: &Times, bins: usize) -> Vec<(f64, u64)> {
     let Some(longest) = times.seconds().reduce(f64::max) else { return Vec::new() };
     let start = times.seconds().fold(longest, f64::min).floor();

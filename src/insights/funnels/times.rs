@@ -1,11 +1,11 @@
-//! How long conversions take: [`Times`].
+//! Collects times to convert: [`Times`].
 
 use weir_query::kernel::error::QueryError;
 
-/// Most memory for the times of one answer.
+/// Most memory for the times of one result.
 pub(super) const TIMES_MAX_BYTES: usize = 64 << 20;
 
-/// How many times fit.
+/// How many times fit in that memory.
 const TIMES_MAX: usize = TIMES_MAX_BYTES / size_of::<i64>();
 
 const MICROS_PER_SECOND: f64 = 1e6;
@@ -14,7 +14,7 @@ const MICROS_PER_SECOND: f64 = 1e6;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times(Vec<i64>);
 
-/// What is left of [`TIMES_MAX_BYTES`].
+/// How many more times fit in [`TIMES_MAX_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(usize);
 
@@ -25,11 +25,11 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Adds a duration.
+    /// Adds a duration to `times`.
     ///
     /// # Errors
     ///
-    /// There is no room for it.
+    /// The memory limit is reached.
     pub(super) fn add(&mut self, times: &mut Times, micros: i64) -> Result<(), QueryError> {
         let detail =
             || format!("times of conversions take more than {} MiB", TIMES_MAX_BYTES >> 20);
@@ -40,21 +40,21 @@ impl Room {
 }
 
 impl Times {
-    /// Takes those of another one.
+    /// Appends those of `other`.
     pub(super) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Their mean in seconds; `None` without any.
+    /// Their mean in seconds; `None` if there are none.
     pub(super) fn average(&self) -> Option<f64> {
         let count = i128::try_from(self.0.len()).ok().filter(|count| *count > 0)?;
         let sum: i128 = self.0.iter().map(|micros| i128::from(*micros)).sum();
-        // Whole microseconds and the rest apart, so that whole seconds stay whole.
+        // Divides with remainder, so that a mean of whole seconds stays exact.
         let (whole, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
         Some((number(whole) + number(rest) / number(count)) / MICROS_PER_SECOND)
     }
 
-    /// Their median in seconds, the mean of the middle two where these are two; `None` without any.
+    /// Their median in seconds, which is the mean of the middle two for an even number; `None` if there are none.
     pub(super) fn median(&self) -> Option<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -63,18 +63,18 @@ impl Times {
         Some(number(low + high) / 2.0 / MICROS_PER_SECOND)
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Each in seconds.
+    /// The durations in seconds.
     pub(super) fn seconds(&self) -> impl Iterator<Item = f64> {
         self.0.iter().map(|micros| number(i128::from(*micros)) / MICROS_PER_SECOND)
     }
 }
 
-/// Microseconds of any range of dates are exact.
+/// Converts microseconds, exactly for those of any date range.
 #[expect(
     clippy::cast_precision_loss,
     reason = "the sums of differences below 2^53 need not be exact"

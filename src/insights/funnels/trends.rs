@@ -1,4 +1,4 @@
-//! The part of actors that converts, by the interval in which they do the first step of an attempt.
+//! Conversion rates over time, by the interval in which an attempt begins.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ use weir_query::events::histories::{Fold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
+/// Most numbers in a response. Each takes about 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
 
-/// Most pairs of a value and an interval while an answer is made. Each takes some 50 bytes.
+/// Most pairs of a breakdown value and an interval while a result is computed. Each takes about 50 bytes.
 const CELLS_MAX: usize = 1_000_000;
 
 /// How many actors entered and how many converted, by interval.
@@ -37,7 +37,7 @@ impl Rate {
         self.converted = self.converted.saturating_add(other.converted);
     }
 
-    /// In percent, with two decimals.
+    /// The conversion rate in percent, with two decimals.
     fn percent(self) -> f64 {
         // Hundredths of a percent, rounded.
         let (entered, converted) = (u128::from(self.entered), u128::from(self.converted));
@@ -46,7 +46,7 @@ impl Rate {
     }
 }
 
-/// Counts by the value of the breakdown and the interval.
+/// Counts by breakdown value and interval.
 #[derive(Debug)]
 struct Counting {
     splitter: Splitter,
@@ -131,7 +131,7 @@ impl Funnels {
         self.selection.dates.buckets(engine, (view, owner), self.interval).await
     }
 
-    /// The numbers of the values that are shown on their own, and those of all others together.
+    /// The rates of the values that are shown on their own, and those of all others together.
     pub(super) async fn ranked_rates(
         &self,
         context: Context<'_>,
@@ -156,7 +156,7 @@ impl Funnels {
         let splitter = self.splitter(Some(buckets.clone()));
         let counting =
             Counting { splitter, between: self.between, values: HashMap::new(), cells: 0 };
-        // The first interval may begin before the range does: what lies before this does not count.
+        // The first interval may begin before the range; events before the range are not counted.
         let bounds = (self.bounds(context).await?, cohort);
         Ok(self.fold(context, bounds, counting).await?.values)
     }
@@ -173,7 +173,7 @@ fn check_size(buckets: &Buckets, values: usize) -> Result<(), NodeError> {
     Err(NodeError { field: "interval".to_owned(), detail })
 }
 
-/// A series of the answer: a rate for each interval.
+/// A series of the response: a rate for each interval.
 fn series(buckets: &Buckets, rates: &Rates, breakdown_value: Option<BreakdownValue>) -> Conversion {
     let all = 0..buckets.len();
     let rate = |bucket| rates.get(&bucket).copied().unwrap_or_default().percent();

@@ -1,11 +1,11 @@
-//! How far an actor comes in a funnel: [`Course::walk`] and [`Course::walk_by`], pure functions of the actor's events in
-//! the order of time. The rules are those of PostHog's present engine.
+//! How far an actor gets in a funnel: [`Course::walk`] and [`Course::walk_by`], pure functions of the actor's events
+//! in the order of time. The rules are those of PostHog's present engine.
 //!
-//! Ordered and strict funnels (`attempts`): each event of the first step begins an attempt, and each step goes on from the
-//! attempt that came to the step before it last. An attempt that an exclusion spoiled goes on no more.
+//! Ordered and strict funnels (`attempts`): each event of the first step begins an attempt, and an event of a later
+//! step continues the attempt that reached the step before it last. An attempt that is spoiled by an exclusion does
+//! not continue.
 //!
-//! Unordered funnels (`unordered`): what was done within the window counts whatever its order, and an exclusion makes it
-//! begin anew.
+//! Unordered funnels (`unordered`): steps within the window count in any order, and an exclusion resets everything.
 
 mod attempts;
 mod matching;
@@ -23,34 +23,34 @@ pub(super) struct Moment {
     pub(super) at: i64,
     /// Bit `k` for step `k`, counted from 0, and the bits of exclusions.
     pub(super) mask: u32,
-    /// Whether it has the value of the breakdown that [`Course::attributed`] asks for.
+    /// Whether it has the breakdown value that [`Course::attributed`] requires.
     pub(super) is_own: bool,
 }
 
 impl Moment {
-    /// An event that counts whatever its value is.
+    /// An event that counts whatever its breakdown value is.
     pub(super) fn own(row: &Row) -> Self {
         Self { at: row.at, mask: row.mask, is_own: true }
     }
 }
 
-/// Events that spoil an attempt between two of its steps.
+/// An exclusion: events that spoil an attempt between two of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exclusion {
     /// The bit of its events.
     pub(super) mask: u32,
-    /// The step after which they count, from 0 on.
+    /// The step after which they apply, from 0 on.
     pub(super) from: usize,
-    /// The step up to which they count.
+    /// The step up to which they apply.
     pub(super) to: usize,
 }
 
-/// Which attempts count as one.
+/// Which attempts are counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     /// All.
     Once,
-    /// Those that begin in one interval.
+    /// Those that begin in the same interval.
     ByInterval,
 }
 
@@ -60,36 +60,36 @@ pub(super) struct Course {
     pub(super) order: FunnelOrderType,
     /// How many steps it has.
     pub(super) steps: usize,
-    /// The bits of those that may be skipped.
+    /// The bit mask of optional steps.
     pub(super) optional: u32,
-    /// The longest time from the first step to the last, in microseconds.
+    /// The conversion window: longest time from the first step to the last, in microseconds.
     pub(super) window: i64,
     pub(super) exclusions: Vec<Exclusion>,
-    /// The step of which only events with the value of the breakdown count, see [`Course::brings`]; of unordered funnels the
-    /// one that is done first.
+    /// The step of which only events with the breakdown value count, see [`Course::brings`]; in unordered funnels the
+    /// step that is done first.
     pub(super) attributed: Option<usize>,
     pub(super) counted: Counted,
 }
 
-/// How far an actor comes.
+/// How far an actor gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Not even to the first step.
+    /// It does not reach the first step.
     Nothing,
-    /// The attempt that counts is spoiled by an exclusion.
+    /// The counted attempt is spoiled by an exclusion.
     Excluded {
-        /// Whether the step after the exclusion was done all the same.
+        /// Whether the step after the exclusion was reached nevertheless.
         is_passed: bool,
     },
-    /// The attempt that counts.
+    /// The times of the counted attempt.
     Reached(Way),
 }
 
-/// The times of the steps of an attempt up to the furthest; `None` for those that it skips.
+/// The times of the steps of an attempt up to the furthest; `None` for skipped steps.
 pub(super) type Way = Vec<Option<i64>>;
 
 impl Course {
-    /// The rules for attempts that count by the interval in which they begin, and as converted at step `last`.
+    /// The rules for attempts that are counted by the interval in which they begin, and as converted at step `last`.
     pub(super) fn by_interval(&self, last: usize) -> Self {
         let steps = match self.order {
             FunnelOrderType::Unordered => self.steps,
@@ -100,14 +100,14 @@ impl Course {
         Self { steps, counted: Counted::ByInterval, ..self.clone() }
     }
 
-    /// How far the attempts come whose first step lies within `starts`; of unordered funnels all. Events are ordered by
-    /// their times, those of one time by their masks.
+    /// How far those attempts get whose first step is within `starts`, which unordered funnels ignore. Events are
+    /// ordered by time, simultaneous ones by mask.
     pub(super) fn walk(&self, events: &[Moment], starts: &RangeInclusive<i64>) -> Outcome {
         if self.order == FunnelOrderType::Unordered {
             let way = self.walk_by(events, |_| Some(())).remove(&());
             return way.map_or(Outcome::Nothing, Outcome::Reached);
         }
-        // What lies before the first step or after the window of the last does not matter.
+        // Events before the first step, or after the window of the last first step, do not matter.
         let from = events.partition_point(|event| event.at < *starts.start());
         let last = starts.end().saturating_add(self.window);
         let to = events.partition_point(|event| event.at <= last);
@@ -118,26 +118,27 @@ impl Course {
         self.optional >> step & 1 == 1
     }
 
-    /// Whether an event brings an attempt from the step `before` to a step. As in PostHog, the value matters for the event
-    /// that goes on from the step before the attributed one, be it of a later step because that one was skipped.
+    /// Whether an event continues an attempt from the step `before` to `step`. As in PostHog, the breakdown value is
+    /// required of the event that continues from the step before the attributed one, even if it is of a later step
+    /// because the attributed one was skipped.
     fn brings(&self, event: &Moment, before: Option<usize>, step: usize) -> bool {
         let next = before.map_or(0, |before| before + 1);
         event.mask >> step & 1 == 1 && (event.is_own || self.attributed != Some(next))
     }
 
-    /// Whether an event is one of an exclusion that spoils attempts on their way to a step.
+    /// Whether an event belongs to an exclusion that spoils attempts between the previous steps and `step`.
     fn is_spoiler(&self, event: &Moment, step: usize) -> bool {
         let mut own = self.exclusions.iter().filter(|own| own.mask & event.mask != 0);
         own.any(|own| own.from < step && step <= own.to)
     }
 
-    /// The bits of its steps.
+    /// The bits of all steps.
     pub(super) fn of_steps(&self) -> u32 {
         (1 << self.steps) - 1
     }
 
-    /// Leaves out each event of one step alone that lies between two of the same step and value, as PostHog does before it
-    /// walks, unless it counts by interval.
+    /// Drops each event of exactly one step that is between two events of the same step and value, as PostHog does
+    /// before evaluation. Nothing is dropped if attempts are counted by interval.
     pub(super) fn thinned<'r>(&self, rows: &'r [Row]) -> impl Iterator<Item = &'r Row> {
         let steps = self.of_steps();
         let is_counted_once = self.counted == Counted::Once;

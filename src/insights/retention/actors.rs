@@ -1,4 +1,4 @@
-//! The persons or groups of a row of a retention, and in which of its cells each was active.
+//! Lists the persons or groups of a row of a retention, with the cells in which each was active.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,20 +21,20 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
-/// Bits of a number.
+/// Bits of a word.
 const BITS: usize = 64;
 
-/// A row of a retention.
+/// Selects a row of a retention.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Its number among those of its value of the breakdown.
+    /// Its index among the rows of its breakdown value.
     pub row: usize,
-    /// The value, or the list of those of several properties; `None` for all values.
+    /// The breakdown value, a list for several properties; `None` for all values.
     pub breakdown: Option<Value>,
 }
 
 impl Asked {
-    /// What an `InsightActorsQuery` says.
+    /// Reads the fields of an `InsightActorsQuery`.
     pub fn of(sent: &InsightActorsQuery) -> Self {
         let breakdown = of_value(sent.breakdown.as_ref());
         Self { row: sent.interval.unwrap_or(0), breakdown }
@@ -42,8 +42,9 @@ impl Asked {
 }
 
 impl Retention {
-    /// The persons or groups of a row, those who were active in most of its cells first; one more than the part has where there
-    /// are more. Their values are the numbers of these cells: of all values of the breakdown that are meant.
+    /// The persons or groups of a row, those that were active in the most cells first; one more than `part` has is
+    /// returned if there are more. Their values are the numbers of these cells, for all selected breakdown values
+    /// together.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Retention {
         asked: &Asked,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        // Numbers do not say who is in a row.
+        // An aggregation does not affect which actors are in a row.
         let counted = Self { measure: None, ..self.clone() };
         counted.found(engine, owner, asked, part).await
     }
@@ -87,7 +88,7 @@ impl Retention {
         Ok(found.into_known().map(actor).collect())
     }
 
-    /// The values that a value of the answer stands for, and the cohort.
+    /// Resolves a breakdown value of the response to the values that it represents, or to a cohort.
     async fn value_asked(
         &self,
         context: Context<'_>,
@@ -112,7 +113,7 @@ impl Retention {
                 let tables = self.counted(context, intervals, None).await?;
                 let shown: HashSet<String> =
                     tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
-                // A property may have this very text as its value.
+                // The property may have this text as a value of its own.
                 if shown.contains(OTHER) {
                     return Ok((OfValue::One(value), None));
                 }
@@ -123,7 +124,7 @@ impl Retention {
     }
 }
 
-/// Finds the actors of a row.
+/// Collects the actors of a row.
 #[derive(Debug)]
 struct Finding {
     splitter: Splitter,
@@ -150,7 +151,7 @@ impl Fold for Finding {
     }
 }
 
-/// Some cells of a row, a bit for each: many persons may come before those that are asked for.
+/// A compact bit set of the cells of a row: many persons may rank before the requested page.
 #[derive(Debug)]
 struct Cells(Box<[u64]>);
 
@@ -177,7 +178,7 @@ impl Cells {
     }
 }
 
-/// Whether a value is meant: the list of its parts, or the text that answers have for it.
+/// Whether a value is selected, by the list of its parts or by its text in responses.
 fn is_meant(of: &OfValue, value: &str) -> bool {
     of.has(value) || matches!(of, OfValue::One(own) if *own == shown_value(value))
 }

@@ -1,5 +1,5 @@
-//! Counts the actors of each cell of a retention, and shapes the answer: a row for each interval, and for each value of
-//! the breakdown.
+//! Counts the actors of each cell of a retention, and shapes the response: a row for each interval, and for each
+//! breakdown value.
 
 use std::borrow::Cow;
 
@@ -21,15 +21,15 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Between the values of several properties in an answer (PostHog's).
+/// Separates the values of several properties in a response (PostHog's).
 const BETWEEN: &str = "::";
 
-/// The value of the breakdown for all persons (PostHog's).
+/// The breakdown value that represents all persons (PostHog's).
 const EVERYBODY: &str = "0";
 
 impl Retention {
-    /// The answer: a row for each interval as PostHog's clients expect them, in their order; with a breakdown those of
-    /// each value, the largest first.
+    /// The rows of the response, as in PostHog's API: one for each interval, in order; with a breakdown those of each
+    /// value, the largest value first.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -75,7 +75,7 @@ impl Retention {
         Ok(answer)
     }
 
-    /// The counts by the values of the breakdown, of a cohort if one is given.
+    /// Counts by breakdown value, restricted to a cohort if one is given.
     pub(super) async fn counted(
         &self,
         context: Context<'_>,
@@ -100,7 +100,7 @@ impl Retention {
         Ok(context.engine.histories(plan, rows, counting).await?.tables)
     }
 
-    /// Adds the rows of a value.
+    /// Appends the rows of a breakdown value.
     fn show(
         &self,
         answer: &mut Vec<Shown>,
@@ -136,7 +136,7 @@ impl Retention {
         Ok(())
     }
 
-    /// What an interval is called.
+    /// The title of an interval, such as `Day`.
     fn title(&self) -> String {
         let name = self.period.name();
         let (first, rest) = name.split_at_checked(1).unwrap_or((name, ""));
@@ -145,7 +145,7 @@ impl Retention {
 }
 
 impl Measure {
-    /// What is told of the sum of a cell with so many actors.
+    /// The aggregated value of a cell with this sum and this number of actors.
     #[expect(clippy::cast_precision_loss, reason = "fewer actors than 2^53")]
     fn told(&self, sum: f64, actors: u64) -> f64 {
         match (self.is_mean, actors) {
@@ -156,7 +156,7 @@ impl Measure {
     }
 }
 
-/// A value of the breakdown as clients get it.
+/// A breakdown value in the form of the response.
 pub(super) fn shown_value(value: &str) -> Cow<'_, str> {
     match value.contains(SEPARATOR) {
         true => Cow::Owned(value.replace(SEPARATOR, BETWEEN)),
@@ -164,7 +164,7 @@ pub(super) fn shown_value(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// The value of the breakdown for a cohort.
+/// The breakdown value of a cohort in the response.
 pub(super) fn value_of(cohort: Option<i64>) -> String {
     cohort.map_or(EVERYBODY.to_owned(), |id| id.to_string())
 }
@@ -174,7 +174,7 @@ pub(super) fn value_of(cohort: Option<i64>) -> String {
 struct Counting {
     splitter: Splitter,
     tables: Tables,
-    /// Whether coming back is doing the same again, if numbers are asked for.
+    /// If a property is aggregated: whether the target and the returning events are the same, and the sums.
     sums: Option<(bool, Sums)>,
 }
 

@@ -1,14 +1,14 @@
-//! The filters of older clients as a `RetentionQuery`.
+//! Converts the filters of older clients to a `RetentionQuery`.
 
 use serde_json::{Value, json};
 
 use crate::legacy::{Filter, breakdown_filter, check_insight, parsed, query, text, truth};
 use weir_api::node::NodeError;
 
-/// Rows unless the filters say otherwise (PostHog's figure for older clients).
+/// Default number of rows (PostHog's figure for older clients).
 const INTERVALS: usize = 11;
 
-/// The `RetentionQuery` of such filters. Its rows end with the interval of `date_to`; `date_from` means nothing.
+/// Converts filters to a `RetentionQuery`. Its rows end with the interval of `date_to`; `date_from` is ignored.
 ///
 /// # Errors
 ///
@@ -17,7 +17,7 @@ pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
     check_insight(filter, "RETENTION")?;
     let target = parsed(filter, "target_entity")?;
     let returning = parsed(filter, "returning_entity")?;
-    // One who does it again has come back, unless something else is named.
+    // Without a returning entity, repeating the target event is a return.
     let returning = if returning.is_null() { target.clone() } else { returning };
     let intervals = match parsed(filter, "total_intervals")? {
         Value::Null => json!(INTERVALS),

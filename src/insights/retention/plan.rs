@@ -1,4 +1,4 @@
-//! The intervals of a retention, and the plan of its events as rows of histories.
+//! The intervals of a retention, and the plan that reads its events as rows of histories.
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -28,10 +28,10 @@ use weir_query::functions::text_number::number;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// Most cells of one answer.
+/// Most cells in a response.
 const CELLS_MAX: usize = 100_000;
 
-/// What is needed to fold the events.
+/// A plan with what is needed to fold its rows.
 pub(super) struct Folded {
     pub(super) plan: DataFrame,
     pub(super) rows: Rows,
@@ -39,7 +39,7 @@ pub(super) struct Folded {
 }
 
 impl Retention {
-    /// The plan, and what to do with its rows; of a cohort if one is given.
+    /// Compiles the plan and the splitter of its rows, restricted to a cohort if one is given.
     pub(super) async fn folded(
         &self,
         context: Context<'_>,
@@ -68,8 +68,8 @@ impl Retention {
         Ok(Folded { plan, rows, splitter })
     }
 
-    /// The intervals from that of `date_from` to that of `date_to`, all of them whole, one for each row; without
-    /// `date_from` as many as were asked for.
+    /// The intervals of the rows, from that of `date_from` to that of `date_to`, both whole; without `date_from` as
+    /// many as requested.
     pub(super) async fn intervals(
         &self,
         Context { engine, view, owner }: Context<'_>,
@@ -112,13 +112,13 @@ impl Retention {
         Ok(intervals.whole())
     }
 
-    /// Whether the places of events are their times.
+    /// Whether the positions (`AT`) of events are times, not numbers of intervals.
     fn has_times(&self) -> bool {
         let is_order_asked = self.measure.as_ref().is_some_and(|measure| !measure.is_same);
         self.is_rolling || self.kind == RetentionType::FirstEver || is_order_asked
     }
 
-    /// Rows of histories: places are intervals, or times; texts are values of the breakdown.
+    /// The plan: `AT` is an interval or a time, `TEXT` the breakdown value.
     async fn plan(
         &self,
         Context { engine, view, owner }: Context<'_>,
@@ -126,7 +126,7 @@ impl Retention {
         cohort: Option<i64>,
     ) -> Result<DataFrame, InsightError> {
         let (first, to) = intervals.bounds();
-        // Of what was first, all of the past has a say.
+        // To determine what was first, all earlier events are needed.
         let from = if self.kind == RetentionType::Recurring { first } else { UnixMicros(i64::MIN) };
         let mut events = self.selection.events(engine, (view, owner), (from, to)).await?;
         let of_cohort = in_cohort(&Filters::default(), cohort)?;
@@ -167,8 +167,8 @@ impl Retention {
         Ok(events.select(columns)?)
     }
 
-    /// `events` with what their texts need, and the text: the value of the breakdown, with the number before it if
-    /// numbers are asked for.
+    /// Adds the columns that the text needs to `events`, and returns them with the expression of the text: the
+    /// breakdown value, preceded by the number if a property is aggregated.
     async fn text(
         &self,
         view: &View,

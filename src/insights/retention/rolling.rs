@@ -1,4 +1,4 @@
-//! Windows that begin with an actor's first event instead of the calendar's intervals: [`Rolling`].
+//! Windows that begin with an actor's first event, instead of calendar intervals: [`Rolling`].
 
 use chrono::Datelike;
 use chrono_tz::Tz;
@@ -8,15 +8,15 @@ use weir_base::clock::UnixMicros;
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
-/// Windows of equal length, which are counted from any time on.
+/// Windows of equal length that begin at any time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rolling {
     unit: Unit,
-    /// Units of a window.
+    /// The length of a window in units.
     length: i64,
 }
 
-/// What is counted between two times: how many of its beginnings there are, as PostHog does.
+/// The unit of time: as in PostHog, the distance of two times is the number of unit boundaries between them.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     /// Whole hours of UTC.
@@ -37,7 +37,7 @@ impl Rolling {
         Self { unit, length }
     }
 
-    /// How many windows after that of `first` a time is; `None` if it is before `first`.
+    /// How many windows a time is after the one that begins with `first`; `None` if it is before `first`.
     pub(super) fn between(self, first: i64, at: i64) -> Option<usize> {
         if at < first {
             return None;
@@ -47,7 +47,7 @@ impl Rolling {
 }
 
 impl Unit {
-    /// The number of the unit in which a time is.
+    /// The number of the unit that contains a time.
     fn number(self, at: i64) -> i64 {
         match self {
             Self::Hours => at.div_euclid(MICROS_PER_HOUR),
@@ -78,7 +78,7 @@ mod tests {
             (Interval::Day, "2026-03-29T21:59:59Z", Some(0)),
             (Interval::Day, "2026-03-29T22:00:00Z", Some(1)),
             (Interval::Day, "2026-03-31T21:59:59Z", Some(2)),
-            // In Berlin the first time is on the 28th; on the 29th clocks go forward.
+            // In Berlin the first time is on the 28th; on the 29th daylight saving time begins.
             (Interval::Week, "2026-04-03T21:59:59Z", Some(0)),
             (Interval::Week, "2026-04-03T22:00:00Z", Some(1)),
             (Interval::Month, "2026-04-26T21:59:59Z", Some(0)),

@@ -1,4 +1,4 @@
-//! Which rows of a retention an actor is in, and which cells of them: [`Rule`], a pure function of its events.
+//! Computes the rows of a retention that an actor is in, and its cells: [`Rule`], a pure function of its events.
 
 use crate::interval::Buckets;
 use crate::retention::rolling::Rolling;
@@ -6,45 +6,45 @@ use crate::retention::spans::Spans;
 use weir_api::nodes::insights::RetentionType;
 use weir_base::clock::UnixMicros;
 
-/// Bits of a row: it is of the target.
+/// Bit of a row of histories: the event matches the target entity.
 pub(super) const TARGET: u32 = 1;
-/// It is of what returning means.
+/// Bit: the event matches the returning entity.
 pub(super) const RETURNING: u32 = 2;
-/// It has the name of the target.
+/// Bit: the event has the name of the target entity, whatever its filters are.
 pub(super) const NAMED: u32 = 4;
 
-/// The place of events before all intervals.
+/// The position of events before all intervals.
 pub(super) const BEFORE: i64 = -1;
 
-/// The place of an event, and its bits.
+/// The position of an event, and its bits.
 pub(super) type Mark = (i64, u32);
 
-/// What decides on rows and cells.
+/// The rules that determine rows and cells.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) kind: RetentionType,
-    /// Cells of a row.
+    /// The cells of a row.
     pub(super) spans: Spans,
     pub(super) is_cumulative: bool,
-    /// Events of an interval without which nobody has come back in it.
+    /// The number of events that an interval needs to count as a return.
     pub(super) occurrences: usize,
-    /// The intervals, if the places of events are their times; else they are intervals.
+    /// The intervals, if the positions of events are times; `None` if they are intervals.
     pub(super) times: Option<Buckets>,
-    /// The windows in which an actor comes back, if these begin with its first event; places are times then.
+    /// The windows in which an actor can return, if these begin with its first event; positions are then times.
     pub(super) rolling: Option<Rolling>,
 }
 
-/// The intervals in which an actor did something, in their order and each once.
+/// The intervals in which an actor was active, in order and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Activity {
-    /// The rows that it is in.
+    /// The rows that the actor is in.
     pub(super) starts: Vec<usize>,
-    /// Those in which it was back.
+    /// The intervals in which it returned.
     returns: Vec<usize>,
 }
 
 impl Rule {
-    /// Reads the places and bits of an actor's events, which are ordered by their places.
+    /// Reads the events of an actor, which are ordered by position.
     pub(super) fn read(&self, rows: impl Iterator<Item = Mark> + Clone, into: &mut Activity) {
         into.starts.clear();
         into.returns.clear();
@@ -59,14 +59,14 @@ impl Rule {
             }
             RetentionType::FirstEver => {
                 let first = with(NAMED).next();
-                // Of several at one time, one of the target is enough.
+                // Of several simultaneous events, one that matches the target suffices.
                 let is_first = |row: &Mark| first.is_some_and(|first| first.0 == row.0);
                 into.starts.extend(with(TARGET).find(is_first).and_then(|row| self.interval(row)));
             }
         }
         let mut first = None;
         if let Some(windows) = self.rolling {
-            // An actor is in the row of its first event alone, as in PostHog.
+            // As in PostHog, an actor is only in the row of its first event.
             into.starts.truncate(1);
             let Some(&start) = into.starts.first() else { return };
             let is_first = |row: &Mark| self.interval(*row) == Some(start);
@@ -85,7 +85,7 @@ impl Rule {
         }
     }
 
-    /// The interval of an event; `None` if it is in none.
+    /// The interval of an event; `None` if it is outside of all intervals.
     pub(super) fn interval(&self, (at, _): Mark) -> Option<usize> {
         match &self.times {
             Some(intervals) => intervals.bucket_of(UnixMicros(at)),
@@ -93,8 +93,8 @@ impl Rule {
         }
     }
 
-    /// The cells of the row `start` in which the actor is seen: the first one, and those in which it was back. Each
-    /// once, in their order.
+    /// The cells of the row `start` in which the actor was active, in order and without duplicates: the first one,
+    /// and those in which it returned.
     pub(super) fn seen<'a>(
         &'a self,
         activity: &'a Activity,
@@ -104,12 +104,12 @@ impl Rule {
         let later = activity.returns.get(from..).unwrap_or_default().iter();
         let later = later.map_while(move |interval| self.spans.cell_of(interval - start));
         let mut last = 0;
-        // Several intervals may be in one cell.
+        // Several intervals may belong to the same cell.
         let is_another = move |cell: &usize| std::mem::replace(&mut last, *cell) != *cell;
         std::iter::once(0).chain(later.filter(is_another))
     }
 
-    /// The cells of the row `start` in which the actor counts.
+    /// Calls `count` with the cells of the row `start` in which the actor is counted.
     pub(super) fn counted(&self, activity: &Activity, start: usize, count: impl FnMut(usize)) {
         match self.is_cumulative {
             true => (0..=self.seen(activity, start).last().unwrap_or(0)).for_each(count),
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(cells(&ever, &[(1, NAMED), (2, NAMED | BOTH)]), BTreeMap::new());
     }
 
-    /// A computation that looks at each pair of intervals.
+    /// Reference implementation, which compares each pair of intervals.
     fn plain(rule: &Rule, rows: &[Mark]) -> BTreeMap<usize, Vec<usize>> {
         let of =
             |bit: u32, at: i64| rows.iter().filter(|row| row.1 & bit > 0 && row.0 == at).count();

@@ -1,4 +1,4 @@
-//! How many intervals each cell of a row spans: [`Spans`].
+//! The intervals that each cell of a row spans: [`Spans`].
 
 use weir_api::node::NodeError;
 
@@ -11,15 +11,15 @@ const BRACKET_MAX: f64 = 10_000.0;
 /// The cells of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Spans {
-    /// So many cells of one interval each.
+    /// This number of cells of one interval each.
     Single(usize),
-    /// A cell for the interval of the row, and one for each bracket: up to these intervals after it, which are
-    /// included; ascending.
+    /// A cell for the interval of the row, and one for each bracket. The numbers, in ascending order, are the last
+    /// interval of each bracket, counted from that of the row.
     Brackets(Vec<usize>),
 }
 
 impl Spans {
-    /// Brackets of these lengths, which `retentionCustomBrackets` has; without any there are so many cells.
+    /// Brackets with the lengths of `retentionCustomBrackets`; without any, `intervals` cells of one interval.
     pub(super) fn of(lengths: &[f64], intervals: usize) -> Result<Self, NodeError> {
         let refused =
             |detail: String| NodeError::new("retentionFilter.retentionCustomBrackets", detail);
@@ -32,7 +32,7 @@ impl Spans {
         }
         let mut end = 0_usize;
         let bracket = |length: &f64| {
-            // Clients send whole numbers as floats, too.
+            // Clients may send whole numbers as floats.
             if length.fract() != 0.0 || !(1.0..=BRACKET_MAX).contains(length) {
                 return Err(refused(format!("Expected whole numbers from 1 to {BRACKET_MAX}.")));
             }
@@ -42,7 +42,7 @@ impl Spans {
         Ok(Self::Brackets(lengths.iter().map(bracket).collect::<Result<_, _>>()?))
     }
 
-    /// How many cells there are.
+    /// The number of cells.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Single(cells) => *cells,
@@ -50,7 +50,8 @@ impl Spans {
         }
     }
 
-    /// The cell of an interval, by how many intervals it comes after that of the row; `None` if it comes after all.
+    /// The cell that contains the interval this many intervals after that of the row; `None` if it is after the last
+    /// cell.
     pub(super) fn cell_of(&self, interval: usize) -> Option<usize> {
         let cell = match self {
             Self::Single(_) => interval,
@@ -60,7 +61,7 @@ impl Spans {
         (cell < self.len()).then_some(cell)
     }
 
-    /// What a cell is called, such as `Day 2` or `Day 3-9`.
+    /// The label of a cell, such as `Day 2` or `Day 3-9`.
     pub(super) fn label(&self, period: &str, cell: usize) -> String {
         let Self::Brackets(ends) = self else { return format!("{period} {cell}") };
         let end_of = |cell: usize| ends.get(cell.checked_sub(1)?).copied();
@@ -70,7 +71,7 @@ impl Spans {
     }
 }
 
-/// A whole number that is not negative.
+/// Converts a non-negative whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and whole")]
 fn whole(number: f64) -> usize {
     number as usize

@@ -1,4 +1,4 @@
-//! What an actor did by each value of the breakdown: [`Splitter`].
+//! Splits the activity of an actor by breakdown value: [`Splitter`].
 
 use crate::retention::rows::{Activity, NAMED, Rule, TARGET};
 use crate::retention::sums::value_of;
@@ -7,20 +7,20 @@ use weir_query::events::histories::Row;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// How rows are split.
+/// Which parts the texts of rows have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split {
-    /// Whether there is a breakdown by values of events.
+    /// Whether there is a breakdown by properties.
     pub(super) is_split: bool,
-    /// Whether texts begin with a number.
+    /// Whether texts begin with the number of the aggregated property.
     pub(super) has_numbers: bool,
 }
 
-/// Takes the rows of an actor apart.
+/// Splits the rows of an actor by breakdown value.
 ///
-/// As in PostHog, events with different values have nothing to do with each other: who begins with one value and comes
-/// back with another one has not come back, and has a first time with each value. Only the first event ever is one of
-/// all values: its value is that of the actor.
+/// As in PostHog, events with different values are independent: an actor that begins with one value and comes back
+/// with another one has not returned, and it has a first time for each value. Only with [`RetentionType::FirstEver`]
+/// the first event covers all values, and its value is that of the actor.
 #[derive(Debug)]
 pub(super) struct Splitter {
     pub(super) rule: Rule,
@@ -34,8 +34,8 @@ impl Splitter {
         Self { rule, split, activity: Activity::default(), own: Vec::new() }
     }
 
-    /// Shows each value with what the actor did and its rows, if it is in a row; the empty value without a breakdown.
-    /// `rows` are in the order of their places.
+    /// Calls `found` with each value for which the actor is in a row, and with its activity and its rows; with the
+    /// empty value if there is no breakdown. `rows` are ordered by position.
     pub(super) fn each(
         &mut self,
         rows: &[Row],
@@ -62,13 +62,13 @@ impl Splitter {
             let is_first = |row: &&Row| {
                 row.mask & TARGET != 0 && first.is_some_and(|first| first.at == row.at)
             };
-            // Of several at one time the smallest value: it does not matter which came first.
+            // Of several simultaneous events the smallest value, so that the result does not depend on their order.
             let values = rows.iter().filter(is_first).filter_map(value);
             return show(rows, values.min());
         }
         own.clear();
         own.extend_from_slice(rows);
-        // Stable: the rows of each value stay in their order.
+        // The sort is stable: the rows of each value keep their order.
         if *has_numbers {
             own.sort_by(|a, b| value(a).cmp(&value(b)));
         } else {

@@ -1,5 +1,5 @@
-//! The numbers of a property that the events of an actor bring into the cells of a row: [`Sums`]. The texts of rows begin
-//! with the number of their event then: [`with_number`] writes it, [`number_of`] and [`value_of`] take it off.
+//! Sums of an aggregated property that the events of an actor add to the cells of a row: [`Sums`]. The texts of rows
+//! then begin with the number of their event: [`with_number`] encodes it, [`number_of`] and [`value_of`] decode it.
 
 use arrow::datatypes::DataType;
 use datafusion::functions::expr_fn::{coalesce, concat};
@@ -8,30 +8,30 @@ use datafusion::prelude::lit;
 
 use crate::retention::rows::{RETURNING, Rule, TARGET};
 
-/// Between a number and the value of the breakdown.
+/// Separates the number from the breakdown value.
 const SEPARATOR: char = '\u{1e}';
 
-/// A text of a plan that has a number and a value; no number is 0, as in PostHog.
+/// Expression that encodes a number and a value to one text; null becomes 0, as in PostHog.
 pub(super) fn with_number(number: Expr, value: Expr) -> Expr {
     let number = cast(coalesce(vec![number, lit(0.0)]), DataType::Utf8);
     concat(vec![number, lit(SEPARATOR.to_string()), value])
 }
 
-/// The number of such a text.
+/// Decodes the number of such a text.
 fn number_of(text: &str) -> f64 {
     let number = text.split_once(SEPARATOR).and_then(|(number, _)| number.parse::<f64>().ok());
     number.filter(|number| number.is_finite()).unwrap_or(0.0)
 }
 
-/// The value of such a text.
+/// Decodes the value of such a text.
 pub(super) fn value_of(text: &str) -> &str {
     text.split_once(SEPARATOR).map_or("", |(_, value)| value)
 }
 
-/// An event: its place, its bits and its text.
+/// An event: its position, its bits and its text.
 pub(super) type Noted<'t> = (i64, u32, &'t str);
 
-/// The sums of the intervals of an actor, in their order and each once.
+/// The sums of the intervals of an actor, in order and without duplicates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     intervals: Vec<Interval>,
@@ -40,18 +40,18 @@ pub(super) struct Sums {
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     number: usize,
-    /// The place of its first target event.
+    /// The position of its first target event.
     first: Option<i64>,
-    /// Of its target events.
+    /// The sum of its target events.
     target: f64,
-    /// Of those with which the actor comes back.
+    /// The sum of its returning events.
     returning: f64,
-    /// Of those of them after the first target event.
+    /// The sum of its returning events after the first target event.
     after: f64,
 }
 
 impl Sums {
-    /// Reads the events of an actor, which are ordered by their places.
+    /// Reads the events of an actor, which are ordered by position.
     pub(super) fn read<'t>(&mut self, rule: &Rule, events: impl Iterator<Item = Noted<'t>>) {
         self.intervals.clear();
         for (at, mask, text) in events {
@@ -73,8 +73,9 @@ impl Sums {
         }
     }
 
-    /// Shows what each cell of the row `start` gets. Where coming back is doing the same again, the first cell has the
-    /// target events of its interval, else what the actor comes back with after the first of them.
+    /// Calls `show` with the sum for each cell of the row `start`. If the target and the returning events are the
+    /// same, the first cell has the sum of the target events of its interval, else that of the returning events after
+    /// the first of them.
     pub(super) fn each(
         &self,
         rule: &Rule,

@@ -1,5 +1,5 @@
-//! The counts of all cells by the value of the breakdown: [`Tables`]. Of many values only their sizes are kept;
-//! those of the largest are counted once more.
+//! Counts of all cells by breakdown value: [`Tables`]. If there are many values, only the size of each is kept, and a
+//! second scan counts the cells of the largest.
 
 use std::collections::HashMap;
 
@@ -7,48 +7,48 @@ use datafusion::execution::memory_pool::MemoryReservation;
 
 use weir_query::kernel::error::QueryError;
 
-/// Most counts that are kept of all values.
+/// Most counts that are kept for all values together.
 const COUNTS_MAX: usize = 4 << 20;
 
-/// Most different values of a breakdown.
+/// Most distinct breakdown values.
 const VALUES_MAX: usize = 1 << 20;
 
-/// What a value takes besides its text, in bytes.
+/// Memory of a value besides its text, in bytes.
 const VALUE_BYTES: usize = 128;
 
-/// The counts of one value.
+/// The counts of one breakdown value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// The actors of the first cells of all rows.
+    /// The number of actors in the first cells of all rows together.
     pub(super) size: u64,
-    /// Those of each cell, row by row; empty where only sizes are kept.
+    /// The number of actors of each cell, row by row; empty if only sizes are kept.
     pub(super) counts: Vec<u64>,
-    /// The sums of each cell; empty where nobody asks for them.
+    /// The sum of each cell; empty if no property is aggregated.
     pub(super) sums: Vec<f64>,
 }
 
 impl Table {
-    /// Without anybody in so many cells.
+    /// A table of this many cells without actors.
     fn empty(cells: usize, has_sums: bool) -> Self {
         let sums = if has_sums { cells } else { 0 };
         Self { size: 0, counts: vec![0; cells], sums: vec![0.0; sums] }
     }
 
-    /// Adds to the sum of a cell, by its number among those of all rows.
+    /// Adds to the sum of a cell, given its index in the table.
     pub(super) fn add(&mut self, cell: usize, number: f64) {
         if let Some(sum) = self.sums.get_mut(cell) {
             *sum += number;
         }
     }
 
-    /// Counts an actor in a cell, by its number among those of all rows.
+    /// Counts an actor in a cell, given its index in the table.
     pub(super) fn count(&mut self, cell: usize) {
         if let Some(count) = self.counts.get_mut(cell) {
             *count += 1;
         }
     }
 
-    /// Counts the actor of a row, whatever its cells.
+    /// Counts an actor of a row in `size`.
     pub(super) fn enlarge(&mut self) {
         self.size += 1;
     }
@@ -64,29 +64,29 @@ impl Table {
     }
 }
 
-/// The tables of all values.
+/// The tables of all breakdown values.
 #[derive(Debug)]
 pub(super) struct Tables {
     by_value: HashMap<String, Table>,
-    /// Of the values that are none of these, if no more values are taken.
+    /// The table of all other values, if no further values are added.
     rest: Option<Table>,
-    /// Cells of a table.
+    /// The number of cells of a table.
     cells: usize,
     /// Whether cells have sums.
     has_sums: bool,
-    /// Whether cells are counted, or only sizes.
+    /// Whether cells are counted, or only sizes are kept.
     has_counts: bool,
     reservation: MemoryReservation,
 }
 
 impl Tables {
-    /// For whatever values come.
+    /// Tables to which values are added as they occur.
     pub(super) fn new(cells: usize, has_sums: bool, reservation: MemoryReservation) -> Self {
         let (by_value, rest) = (HashMap::new(), None);
         Self { by_value, rest, cells, has_sums, has_counts: true, reservation }
     }
 
-    /// For these values, and all others together.
+    /// Tables for these values, and one for all others together.
     fn of<'v>(&self, values: impl Iterator<Item = &'v str>) -> Self {
         let empty = self.empty(self.cells);
         Self {
@@ -107,7 +107,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// There are too many.
+    /// There are too many values.
     pub(super) fn of_value(&mut self, value: &str) -> Result<&mut Table, QueryError> {
         if self.rest.is_none() && !self.by_value.contains_key(value) {
             self.add(value)?;
@@ -130,7 +130,7 @@ impl Tables {
             self.reservation.try_resize(texts.saturating_add(values * VALUE_BYTES))?;
         }
         let cells = if self.has_counts { self.cells } else { 0 };
-        // A count, and a sum where there are sums.
+        // A count, and a sum if a property is aggregated.
         let of_cell = size_of::<u64>() * (1 + usize::from(self.has_sums));
         self.reservation.try_grow(value.len() + VALUE_BYTES + cells * of_cell)?;
         let table = self.empty(cells);
@@ -138,8 +138,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The values with the most actors in first cells, of one number by their texts: the first `limit` of them, and
-    /// how many others there are.
+    /// The `limit` values with the largest sizes, ties by their texts, and the number of other values.
     pub(super) fn largest(&self, limit: usize) -> (Vec<&str>, usize) {
         let mut values: Vec<(&str, u64)> =
             self.by_value.iter().map(|(value, table)| (value.as_str(), table.size)).collect();
@@ -148,12 +147,13 @@ impl Tables {
         (values.into_iter().take(limit).map(|(value, _)| value).collect(), others)
     }
 
-    /// Tables of the first `limit` values, and one of all others, which have to be counted; `None` if everything is.
+    /// Tables in which the cells of the `limit` largest values, and of all others together, are to be counted by
+    /// another scan; `None` if all cells are counted.
     pub(super) fn uncounted(&self, limit: usize) -> Option<Self> {
         (!self.has_counts).then(|| self.of(self.largest(limit).0.into_iter()))
     }
 
-    /// The tables of these values in their order, and that of all others together.
+    /// The tables of these values in order, and that of all others together.
     pub(super) fn into_tables(mut self, values: &[String]) -> (Vec<(String, Table)>, Table) {
         let empty = self.empty(self.cells);
         let own = values.iter().map(|value| {

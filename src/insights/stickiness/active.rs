@@ -1,8 +1,8 @@
-//! In how many intervals an actor was active: [`Rule::active`], a pure function of its events.
+//! Counts the intervals in which an actor was active: [`Rule::active`], a pure function of its events.
 
 use weir_api::nodes::insights::CriteriaOperator;
 
-/// Whether `number` is so beside `value`.
+/// Evaluates `number operator value`.
 pub(super) fn holds(operator: CriteriaOperator, number: usize, value: usize) -> bool {
     match operator {
         CriteriaOperator::AtLeast => number >= value,
@@ -11,7 +11,7 @@ pub(super) fn holds(operator: CriteriaOperator, number: usize, value: usize) -> 
     }
 }
 
-/// How many events an interval needs to be one in which the actor was active.
+/// The number of events that makes an interval active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Criteria {
     pub(super) operator: CriteriaOperator,
@@ -19,27 +19,27 @@ pub(super) struct Criteria {
 }
 
 impl Criteria {
-    /// One event is enough.
+    /// At least one event.
     pub(super) const ANY: Self = Self { operator: CriteriaOperator::AtLeast, value: 1 };
 }
 
-/// What makes an interval one in which an actor was active.
+/// Defines when an interval of the range is active.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// How many intervals of the range make one, from its end backwards.
+    /// How many intervals of the range are grouped into one, from its end backwards.
     pub(super) interval_count: usize,
-    /// How many intervals the range has.
+    /// The number of intervals of the range.
     pub(super) intervals: usize,
     pub(super) criteria: Criteria,
 }
 
 impl Rule {
-    /// The largest number of intervals in which anybody can be active.
+    /// The largest possible number of active intervals.
     pub(super) fn largest(self) -> usize {
         self.intervals.div_ceil(self.interval_count)
     }
 
-    /// In how many an actor was whose events lie in these intervals of the range, which are in their order.
+    /// The number of active intervals of an actor; `events` are the intervals of its events in the range, in order.
     pub(super) fn active(self, events: impl Iterator<Item = usize>) -> usize {
         let Self { interval_count, intervals, criteria } = self;
         let place = |interval: usize| intervals.saturating_sub(1 + interval) / interval_count;
@@ -79,7 +79,7 @@ mod tests {
             (rule(1, CriteriaOperator::AtLeast, 2), 10, 1),
             (rule(1, CriteriaOperator::AtMost, 1), 10, 3),
             (rule(1, CriteriaOperator::Exactly, 2), 10, 1),
-            // Those of three are 0, 1 to 3, 4 to 6 and 7 to 9.
+            // Grouped by three from the end, the intervals are 0, 1 to 3, 4 to 6 and 7 to 9.
             (rule(3, CriteriaOperator::AtLeast, 1), 4, 4),
             (rule(4, CriteriaOperator::AtLeast, 1), 3, 3),
             (rule(4, CriteriaOperator::Exactly, 3), 3, 1),

@@ -1,4 +1,4 @@
-//! The persons or groups who were active in some number of intervals.
+//! Lists the persons or groups that were active in some number of intervals.
 
 use crate::ranked::Ranked;
 use crate::selection::Unit;
@@ -14,25 +14,25 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 use weir_query::persons::people::Part;
 
-/// Who is asked for.
+/// Selects actors by series and number of intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// The number of the series.
     pub series: usize,
     /// The number of intervals; `None` for any.
     pub intervals: Option<usize>,
-    /// How it is compared; `None` as the numbers of the answer are.
+    /// The comparison with that number; `None` for that of the response.
     pub operator: Option<CriteriaOperator>,
-    /// Whether it is of the period that the current one is compared with.
+    /// Whether it is in the period that the current one is compared with.
     pub is_previous: bool,
 }
 
 impl Asked {
-    /// What an `InsightActorsQuery` or `StickinessActorsQuery` that stands at `path` says.
+    /// Parses the `InsightActorsQuery` or `StickinessActorsQuery` at `path`.
     ///
     /// # Errors
     ///
-    /// The day is no number of intervals.
+    /// The day is not a number of intervals.
     pub fn of(sent: &InsightActorsQuery, path: &str) -> Result<Self, NodeError> {
         let day = sent.day.as_ref().map(|day| usize::read(day, &join(path, "day")));
         Ok(Self {
@@ -45,13 +45,13 @@ impl Asked {
 }
 
 impl Stickiness {
-    /// Who is counted by the series that is asked for.
+    /// The unit that the selected series counts.
     pub fn unit(&self, asked: &Asked) -> Unit {
         self.series.get(asked.series).map(|counted| counted.unit).unwrap_or_default()
     }
 
-    /// The persons or groups with a number of intervals, those with the largest numbers first; one more than the part has
-    /// where there are more.
+    /// The persons or groups with a number of intervals, those with the largest numbers first; one more than `part`
+    /// has is returned if there are more.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Stickiness {
     }
 }
 
-/// Finds the actors with some number of intervals.
+/// Collects the actors with some number of intervals.
 #[derive(Debug)]
 struct Finding {
     rule: Rule,

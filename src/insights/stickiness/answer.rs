@@ -1,5 +1,5 @@
-//! Counts the actors with each number of intervals, and shapes the answer: a series for each period and each
-//! series of the request.
+//! Counts the actors by number of intervals, and shapes the response: a series for each period and each series of the
+//! request.
 
 use crate::compare::{Compare, PERIODS};
 use crate::entity::note_named;
@@ -14,11 +14,11 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// Most numbers of one answer.
+/// Most numbers in a response.
 const NUMBERS_MAX: usize = 100_000;
 
 impl Stickiness {
-    /// The answer: the series as PostHog's clients expect them, in their order.
+    /// The series of the response, as in PostHog's API, in order.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -77,7 +77,7 @@ impl Stickiness {
     }
 }
 
-/// Counts actors by the number of their intervals, from 1 on.
+/// Counts actors by their number of active intervals, from 1 on.
 #[derive(Debug)]
 struct Counting {
     rule: Rule,

@@ -1,11 +1,11 @@
-//! The filters of older clients as a `StickinessQuery`.
+//! Converts the filters of older clients to a `StickinessQuery`.
 
 use serde_json::{Value, json};
 
 use crate::legacy::{Filter, check_unsplit, parsed, query, series, text, truth};
 use weir_api::node::NodeError;
 
-/// The `StickinessQuery` of such filters.
+/// Converts filters to a `StickinessQuery`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The plan of a series of a stickiness as rows of histories: places are intervals of the range.
+//! The plan that reads a series of a stickiness as rows of histories: `AT` is the interval of the range.
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -17,7 +17,7 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
 impl Stickiness {
-    /// What makes an interval of a range one in which an actor was active.
+    /// The rule for active intervals of a range, and its intervals.
     pub(super) fn rule(
         &self,
         range: &DateRange,
@@ -30,7 +30,7 @@ impl Stickiness {
         Ok((rule, intervals))
     }
 
-    /// The ranges of dates: the current one, and the one it is compared with.
+    /// The date ranges: the current one, and the one it is compared with, if there is one.
     pub(super) async fn ranges(
         &self,
         engine: &Engine,
@@ -60,7 +60,7 @@ impl Stickiness {
         ])?)
     }
 
-    /// Which rows matter of a plan with these intervals.
+    /// The rows that the fold needs from a plan with these intervals.
     pub(super) fn rows(&self, intervals: &Buckets) -> Rows {
         match self.criteria {
             Some(_) => Rows::All,

@@ -1,4 +1,4 @@
-//! Finds the changes of crucial properties along a sequence of events, oldest first: [`Walk`].
+//! Detects changes of the crucial properties along a sequence of events, oldest first: [`Walk`].
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ const POINTS_MAX: usize = 10_000;
 /// Most bytes of the properties in a response.
 const POINTS_BYTES_MAX: usize = 32 << 20;
 
-/// The crucial properties have these values from here on; the names are PostHog's.
+/// A change: from here on the crucial properties have these values. The field names are PostHog's.
 #[derive(Debug, Serialize)]
 pub struct Point {
     /// ISO 8601, in UTC.
     pub timestamp: String,
-    /// All properties, crucial or not, as of its first event.
+    /// All properties, crucial or not, as of the first event of the point.
     pub properties: Box<RawValue>,
-    /// Events until the next point.
+    /// The number of events until the next point.
     pub relevant_event_count: usize,
 }
 
-/// State after the events so far.
+/// The state after the events so far.
 #[derive(Debug)]
 pub(super) struct Walk<'q> {
     keys: &'q BTreeSet<String>,
@@ -33,12 +33,12 @@ pub(super) struct Walk<'q> {
     last: Option<Vec<Option<Value>>>,
     points: Vec<Point>,
     bytes: usize,
-    /// A limit is reached; no further points are added.
+    /// Whether a limit is reached, so that no further points are added.
     is_full: bool,
 }
 
 impl<'q> Walk<'q> {
-    /// For these crucial properties.
+    /// The initial state, for these crucial properties.
     pub(super) fn new(keys: &'q BTreeSet<String>) -> Self {
         Self { keys, last: None, points: Vec::new(), bytes: 0, is_full: false }
     }

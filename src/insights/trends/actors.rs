@@ -1,5 +1,5 @@
-//! The persons or groups behind one point of a trend: [`Trends::actors`]. They are found by the filters of the plan that
-//! counted them, so that there are as many as the point says where it counts them.
+//! Lists the persons or groups behind one data point of a trend: [`Trends::actors`]. They are found with the filters
+//! of the plan that counted them, so that their number is the value of the point if that is a count of actors.
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
@@ -32,21 +32,21 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 use weir_query::persons::people::Part;
 
-/// A point of a trend.
+/// Selects a data point of a trend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
     /// The number of its series.
     pub series: usize,
-    /// Its interval, as in `days`; `None` for the whole range.
+    /// The beginning of its interval, as in `days` of the response; `None` for the whole range.
     pub day: Option<String>,
-    /// Its value of the breakdown.
+    /// Its breakdown value.
     pub breakdown: Option<Value>,
-    /// Whether it is of the period that the current one is compared with.
+    /// Whether it is in the period that the current one is compared with.
     pub is_previous: bool,
 }
 
 impl Point {
-    /// What an `InsightActorsQuery` that stands at `path` says.
+    /// Parses the `InsightActorsQuery` at `path`.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Point {
 }
 
 impl Trends {
-    /// Who is counted at a point.
+    /// The unit that is counted at a point.
     pub fn unit(&self, point: &Point) -> Unit {
         match self.series.get(point.series).map(|series| &series.math) {
             Some(Math::Groups(index)) => Unit::Groups(*index),
@@ -75,8 +75,8 @@ impl Trends {
         }
     }
 
-    /// The persons or groups behind a point, those with the largest numbers first; one more than the part has where
-    /// there are more.
+    /// The persons or groups behind a point, those with the largest contributions first; one more than `part` has is
+    /// returned if there are more.
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -150,7 +150,7 @@ impl Trends {
         Ok(actors.filter_map(actor).collect())
     }
 
-    /// The events of a bucket, or of all, with their breakdown.
+    /// The events of a bucket, or of all buckets, with their breakdown.
     async fn behind<'r>(
         &self,
         plan: SeriesPlan<'r>,
@@ -176,11 +176,11 @@ impl Trends {
     fn bounds(&self, buckets: &Buckets, bucket: Option<usize>) -> (UnixMicros, UnixMicros) {
         let all = buckets.bounds();
         let own = bucket.and_then(|bucket| buckets.bounds_of(bucket)).unwrap_or(all);
-        // What is summed up includes all before.
+        // A cumulative value includes all events before.
         if self.display == Display::Cumulative { (all.0, own.1) } else { own }
     }
 
-    /// The events with a value of the breakdown.
+    /// The events with a breakdown value.
     async fn of_value(
         &self,
         engine: &Engine,
@@ -201,14 +201,14 @@ impl Trends {
         let all = SeriesPlan { shape: self.shape(plan.series), ..plan };
         let limit = limit.saturating_add(*offset);
         let shown = largest(engine, all.values().await?, limit).await?.values;
-        // Where a property has this very text as its value, it is one line with all others.
+        // A property value that equals this text is shown in one line with all others.
         let shown = shown.iter().map(String::as_str).filter(|value| *value != OTHER);
         let shown = shown.chain([NULL]).map(lit).collect();
         Ok(events.filter(ident(BREAKDOWN).in_list(shown, true))?)
     }
 }
 
-/// Rows of the actors of events, and what each of them adds to a point.
+/// Aggregates events by actor, with the contribution of each actor to the point.
 async fn numbers(
     view: &View,
     events: DataFrame,

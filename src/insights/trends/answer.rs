@@ -1,4 +1,4 @@
-//! Runs the plans of a trend and shapes its answer: a series for each period, series and value of the breakdown.
+//! Runs the plans of a trend and shapes the response: a series for each period, series and breakdown value.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,28 +28,29 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
+/// Most numbers in a response. Each takes about 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
 
-/// Rows of a breakdown, and bytes, that are taken at once. Of more, those of the largest values are asked for on their own.
+/// Most rows and most bytes of a breakdown that are read at once. If there are more, a second query reads those of
+/// the largest values only.
 const ROWS_AT_ONCE_MAX: usize = 100_000;
 const BYTES_AT_ONCE_MAX: usize = 32 << 20;
 
-/// A series of the answer, before formulas.
+/// A series of the response, before formulas are applied.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
     /// The period: 0 for the current one.
     period: usize,
     /// The number of the series in the request.
     series: usize,
-    /// The value of the breakdown.
+    /// The breakdown value.
     value: Option<BreakdownValue>,
-    /// One number for each bucket; one for all where the whole range is one.
+    /// One number for each bucket; a single one if the whole range is one.
     data: Vec<f64>,
 }
 
 impl Trends {
-    /// The answer: the series as PostHog's clients expect them, in their order.
+    /// The series of the response, as in PostHog's API, in order.
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -88,12 +89,12 @@ impl Trends {
         Ok(shown)
     }
 
-    /// The events that it is about.
+    /// The entities of its series.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.series.iter().map(|series| &series.entity)
     }
 
-    /// Refuses what has too long an answer.
+    /// Refuses a request with too large a response.
     fn check_size(&self, periods: &[Buckets]) -> Result<(), NodeError> {
         let values = match &self.breakdown {
             Breakdown::Nothing => 1,
@@ -101,7 +102,7 @@ impl Trends {
             Breakdown::Properties { limit, .. } => limit + 2,
         };
         let numbers: usize = periods.iter().map(|buckets| self.width(buckets)).sum();
-        // A formula has a line for each value of any series.
+        // A formula has a line for each breakdown value of any series.
         let lines =
             values.saturating_mul(self.series.len()).saturating_mul(self.formulas.len().max(1));
         if numbers.saturating_mul(lines) <= NUMBERS_MAX {
@@ -114,12 +115,12 @@ impl Trends {
         Err(NodeError { field: "interval".to_owned(), detail })
     }
 
-    /// The numbers that a series has.
+    /// The number of values of a series.
     fn width(&self, buckets: &Buckets) -> usize {
         if self.display == Display::Total { 1 } else { buckets.len() }
     }
 
-    /// The ranges of dates: the current one, and the one it is compared with.
+    /// The date ranges: the current one, and the one it is compared with, if there is one.
     pub(super) async fn periods(
         &self,
         engine: &Engine,
@@ -131,7 +132,8 @@ impl Trends {
         self.compare.ranges(engine, (view, owner), dates, interval).await
     }
 
-    /// One number for the whole range is computed by day, whatever the interval.
+    /// The interval of the buckets: a single number for the whole range is computed by day, whatever the interval of
+    /// the request.
     fn interval(&self) -> Interval {
         if self.display == Display::Total { Interval::Day } else { self.interval }
     }
@@ -193,7 +195,7 @@ impl Trends {
                 let values = plan.values().await?;
                 let Largest { values: top, is_more, rows } =
                     largest(engine, values.clone(), limit.saturating_add(*offset)).await?;
-                // What was on earlier pages is neither shown nor among the others.
+                // Values of earlier pages are neither shown nor counted among the others.
                 let (before, shown) = top.split_at(top.len().min(*offset));
                 let null = if *offset == 0 { Some(NULL) } else { None };
                 let before = before.iter().map(String::as_str);
@@ -236,7 +238,7 @@ impl Trends {
         }
     }
 
-    /// Sums up or smooths the numbers.
+    /// Applies cumulative sums or the moving average.
     fn finished(&self, mut data: Vec<f64>) -> Vec<f64> {
         if self.display == Display::Cumulative {
             let mut sum = 0.0;
@@ -301,16 +303,16 @@ impl Trends {
     }
 }
 
-/// The values of a breakdown with the largest sums. The null value is none of them.
+/// The breakdown values with the largest sums, without the null value.
 pub(super) struct Largest {
     pub(super) values: Vec<String>,
-    /// Whether there are more.
+    /// Whether there are more values.
     is_more: bool,
-    /// The rows of all values, unless they are many.
+    /// The rows of all values, unless there are too many to read at once.
     rows: Option<Vec<RecordBatch>>,
 }
 
-/// At most `limit` of the values of `rows`.
+/// The `limit` breakdown values with the largest sums in `rows`.
 pub(super) async fn largest(
     engine: &Engine,
     rows: DataFrame,
@@ -326,7 +328,7 @@ pub(super) async fn largest(
     Ok(Largest { values, is_more, rows: all })
 }
 
-/// All values, by their sums.
+/// All values, by descending sum.
 fn largest_of(rows: impl Iterator<Item = (String, usize, f64)>) -> Vec<String> {
     let mut sums: HashMap<String, f64> = HashMap::new();
     for (value, _, number) in rows {
@@ -340,7 +342,7 @@ fn largest_of(rows: impl Iterator<Item = (String, usize, f64)>) -> Vec<String> {
     sums.into_iter().map(|(value, _)| value).collect()
 }
 
-/// One more than `limit`, if there are so many.
+/// The values with the largest sums: `limit` and one more, if there are so many.
 async fn largest_of_many(
     engine: &Engine,
     rows: DataFrame,
@@ -354,7 +356,8 @@ async fn largest_of_many(
     Ok(batches.iter().flat_map(|batch| texts(batch, BREAKDOWN)).collect())
 }
 
-/// The sums of the top values, the null value, and of all others together.
+/// The rows of the top values and of the null value, with all others aggregated into one; `values` unchanged if there
+/// are no others.
 fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame, QueryError> {
     if !is_more {
         return Ok(values);
@@ -367,7 +370,7 @@ fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame,
     Ok(values.aggregate(keys, vec![sum(ident(VALUE)).alias(VALUE)])?)
 }
 
-/// The numbers of each value of the breakdown, by bucket.
+/// The numbers of each breakdown value, by bucket.
 fn by_value(
     rows: impl Iterator<Item = (String, usize, f64)>,
     width: usize,
@@ -382,7 +385,7 @@ fn by_value(
     found
 }
 
-/// Value of the breakdown, bucket and number of each row.
+/// Breakdown value, bucket and number of each row.
 fn rows_of(batch: &RecordBatch) -> Vec<(String, usize, f64)> {
     let buckets = batch.column_by_name(BUCKET);
     let buckets = buckets.and_then(|column| column.as_primitive_opt::<Int32Type>());
@@ -397,7 +400,7 @@ fn rows_of(batch: &RecordBatch) -> Vec<(String, usize, f64)> {
     rows.filter_map(row).collect()
 }
 
-/// A value of the breakdown as clients get it: a list where it has several parts.
+/// A breakdown value in the form of the response: a list if it has several parts.
 fn value_of(value: &str, is_list: bool) -> BreakdownValue {
     match (is_list, value) {
         (true, OTHER) => BreakdownValue::Several(vec![OTHER.to_owned()]),
@@ -406,7 +409,7 @@ fn value_of(value: &str, is_list: bool) -> BreakdownValue {
     }
 }
 
-/// The same as a label.
+/// A breakdown value in the form of labels.
 fn label_of(value: &BreakdownValue) -> String {
     let text = |value: &str| match value {
         NULL => "None (i.e. no value)".to_owned(),
@@ -422,7 +425,7 @@ fn label_of(value: &BreakdownValue) -> String {
     }
 }
 
-/// The mean of up to `intervals` numbers up to each, rounded down, as in PostHog.
+/// The moving average over up to `intervals` numbers, rounded down, as in PostHog.
 fn smoothed(data: &[f64], intervals: usize) -> Vec<f64> {
     let mean = |end: usize| {
         let window = data.get((end + 1).saturating_sub(intervals)..=end).unwrap_or_default();
@@ -432,8 +435,8 @@ fn smoothed(data: &[f64], intervals: usize) -> Vec<f64> {
     (0..data.len()).map(mean).collect()
 }
 
-/// The lines of a formula: one for each period and each value of the breakdown that any series has, in the order
-/// in which they come first.
+/// The lines of a formula: one for each period and each breakdown value of any series, in the order of first
+/// occurrence.
 fn calculated(lines: &[Line], formula: &Formula, width: usize) -> Vec<Line> {
     let mut places: HashMap<(usize, Option<&BreakdownValue>), usize> = HashMap::new();
     let mut groups: Vec<Vec<&Line>> = Vec::new();

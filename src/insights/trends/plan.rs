@@ -1,5 +1,5 @@
-//! The plan of one series: [`SeriesPlan::values`] gives a row with a number for each bucket and each value of the
-//! breakdown.
+//! The plan of one series: [`SeriesPlan::values`] returns a row with a number for each bucket and each breakdown
+//! value.
 
 use std::sync::Arc;
 
@@ -35,20 +35,20 @@ use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
 
-/// The value of a breakdown that is not there, in answers (PostHog's).
+/// The breakdown value in responses for events without the property (PostHog's).
 pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
 
-/// Columns of plans.
+/// Names of columns in plans.
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const BREAKDOWN: &str = "breakdown";
 pub(super) const VALUE: &str = "value";
 pub(super) const NUMBER: &str = "number";
 pub(super) const GATHERED: &str = "gathered";
 
-/// The text of a property of a person, before it is a number.
+/// The column with the text of a person property, before it is parsed as a number.
 const TEXT: &str = "text_of_person";
 
-/// What is needed to make the plan of a series.
+/// What is needed to compile the plan of a series.
 #[derive(Clone, Copy)]
 pub(super) struct SeriesPlan<'r> {
     pub(super) engine: &'r Engine,
@@ -57,27 +57,27 @@ pub(super) struct SeriesPlan<'r> {
     pub(super) series: &'r Series,
     /// Filters of the whole insight.
     pub(super) filters: &'r Filters,
-    /// Properties that it is split by.
+    /// The properties of the breakdown.
     pub(super) breakdown: &'r [Property],
-    /// The bins of their numbers, of those that have some: see [`Self::measured`].
+    /// For each of these the bins of its numbers, if it has bins: see [`Self::measured`].
     pub(super) bins: &'r [Option<Bins>],
     pub(super) buckets: &'r Buckets,
     pub(super) shape: Shape,
 }
 
-/// What the buckets of a plan are.
+/// The buckets of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// The intervals.
+    /// One for each interval.
     Intervals,
-    /// The intervals, of which each actor is counted in its first one.
+    /// One for each interval; each actor is counted only in its first interval.
     FirstIntervals,
-    /// One for the whole range.
+    /// A single one for the whole range.
     Total,
 }
 
 impl SeriesPlan<'_> {
-    /// Rows of bucket, breakdown and value: no row where nothing counts.
+    /// Rows of bucket, breakdown value and number. There is no row for a bucket without events.
     pub(super) async fn values(self) -> Result<DataFrame, InsightError> {
         match &self.series.math {
             Math::ActiveIn(days) => return self.active(*days).await,
@@ -89,7 +89,7 @@ impl SeriesPlan<'_> {
         Ok(self.counted(events).await?)
     }
 
-    /// The events of the series within bounds, both included.
+    /// The events of the series within bounds, both inclusive.
     pub(super) async fn events(
         self,
         (from, to): (UnixMicros, UnixMicros),
@@ -103,12 +103,12 @@ impl SeriesPlan<'_> {
         Ok(conditions.into_iter().try_fold(events.filter(named)?, filtered)?)
     }
 
-    /// The condition that an event is of the series, whatever its filters are.
+    /// The condition that an event has the name or the action of the series, without the filters.
     fn is_named(self) -> Result<Expr, InsightError> {
         Ok(self.series.entity.is_named(self.engine, (self.view, self.project))?)
     }
 
-    /// `events` with the columns beside theirs that conditions, the breakdown or the math ask of.
+    /// Adds the columns to `events` that conditions, the breakdown or the math read beside those of events.
     async fn with_columns(
         self,
         events: DataFrame,
@@ -130,7 +130,7 @@ impl SeriesPlan<'_> {
         conditions.into_iter().flatten().collect()
     }
 
-    /// `events` with their bucket.
+    /// Adds the column of the bucket to `events`.
     pub(super) fn in_buckets(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         let bucket = match self.shape {
             Shape::Total => lit(0_i32),
@@ -139,8 +139,9 @@ impl SeriesPlan<'_> {
         Ok(events.with_column(BUCKET, bucket)?)
     }
 
-    /// `events` with their values of the breakdown, each in a column of its own, so that they are grouped as the files
-    /// have them; null where there is none. [`Self::labelled`] makes one text of those of a group.
+    /// Adds the breakdown values to `events`, each property in a column of its own, so that grouping uses the
+    /// representation of the files; null without a value. [`Self::labelled`] concatenates those of a group to one
+    /// text.
     pub(super) async fn with_breakdown(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         let mut events = events;
         for (at, (property, part)) in self.breakdown.iter().zip(self.parts()).enumerate() {
@@ -154,8 +155,7 @@ impl SeriesPlan<'_> {
         Ok(events)
     }
 
-    /// The bins of the numbers of the breakdown, which are those of all events that count: of a part of them they would
-    /// be others.
+    /// Determines the bins of the breakdown from all events that are counted, since bins of a subset would differ.
     pub(super) async fn measured(self) -> Result<Vec<Option<Bins>>, InsightError> {
         let binned = self.breakdown.iter().zip(self.parts());
         let binned = binned.filter_map(|(property, part)| Some((part, property.bins?)));
@@ -181,24 +181,24 @@ impl SeriesPlan<'_> {
         Ok(self.breakdown.iter().map(of).collect())
     }
 
-    /// The columns of the breakdown.
+    /// The names of the breakdown columns.
     fn parts(self) -> impl Iterator<Item = String> {
         (0..self.breakdown.len()).map(|at| format!("{BREAKDOWN}_{at}"))
     }
 
-    /// What rows are grouped by: `columns`, and the breakdown.
+    /// The grouping keys: `columns`, and the breakdown columns.
     fn keys(self, columns: &[&str]) -> Vec<Expr> {
         columns.iter().map(|name| ident(*name)).chain(self.parts().map(ident)).collect()
     }
 
-    /// `rows` with their value of the breakdown as one text that is never null.
+    /// Adds the breakdown value to `rows` as one text that is never null.
     pub(super) fn labelled(self, rows: DataFrame) -> Result<DataFrame, QueryError> {
         let text = |part| coalesce(vec![cast(ident(part), DataType::Utf8), lit(NULL)]);
         let value = joined(self.parts().map(text));
         Ok(rows.with_column(BREAKDOWN, cast(value, DataType::Utf8))?)
     }
 
-    /// What the series counts of `events`, which have a bucket and the breakdown.
+    /// Aggregates `events`, which have a bucket and the breakdown, by the math of the series.
     async fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
             Math::Actors | Math::ActiveIn(_) | Math::First(_) => self.distinct_persons(events),
@@ -238,7 +238,7 @@ impl SeriesPlan<'_> {
         }
     }
 
-    /// How many different values of `of` there are.
+    /// Counts the distinct values of `of`.
     fn distinct(self, events: DataFrame, of: Expr) -> Result<DataFrame, QueryError> {
         if self.shape != Shape::FirstIntervals {
             return self.aggregated(events, count_distinct(of), None);
@@ -266,7 +266,7 @@ impl SeriesPlan<'_> {
         self.finished(rows, statistic)
     }
 
-    /// Rows of bucket, breakdown and value, of those with what was gathered.
+    /// Converts aggregated rows to rows of bucket, breakdown value and number.
     fn finished(
         self,
         rows: DataFrame,
@@ -277,7 +277,7 @@ impl SeriesPlan<'_> {
         Ok(rows.select(vec![ident(BUCKET), ident(BREAKDOWN), value])?)
     }
 
-    /// Persons who were active in the `days` up to each bucket.
+    /// Counts the persons that were active in the `days` up to each bucket.
     async fn active(self, days: u32) -> Result<DataFrame, InsightError> {
         let window = match self.shape {
             Shape::Total => None,
@@ -302,8 +302,8 @@ impl SeriesPlan<'_> {
         window.map_err(|error| QueryError::Invalid(error.to_string()))
     }
 
-    /// The first and the last time of events that count in a bucket of those who were active in the `days`
-    /// before, or in the whole range as one.
+    /// The bounds of the times of events that are counted in a bucket of persons active in the last `days`, or in the
+    /// whole range as one bucket.
     pub(super) fn active_bounds(
         self,
         days: u32,
@@ -319,14 +319,14 @@ impl SeriesPlan<'_> {
         }
     }
 
-    /// Persons whose first event ever is in a bucket: of those that match, or of all of the name where it must
-    /// match, too.
+    /// Counts the persons whose first event ever is in a bucket: the first that matches, or the first with the name,
+    /// which must then match.
     async fn first_times(self, first: First) -> Result<DataFrame, InsightError> {
         let events = self.first_events(first).await?;
         Ok(self.counted(self.in_buckets(events)?).await?)
     }
 
-    /// A row for each such person, with the time of the event and its breakdown.
+    /// A row for each such person, with the time and the breakdown of its first event.
     pub(super) async fn first_events(self, first: First) -> Result<DataFrame, InsightError> {
         let (from, to) = self.buckets.bounds();
         let events = self.view.events()?;
@@ -341,8 +341,8 @@ impl SeriesPlan<'_> {
             First::OfName => events.with_column("holds", holds)?,
         };
         let events = self.with_breakdown(events).await?;
-        // Of several at one time, one that matches is enough. Their ids decide nothing: of the same events, sent
-        // again, they are others.
+        // Of several events at the same time, one that matches suffices. Their ids are not used to break ties, since
+        // the same events have other ids if they are sent again.
         let order = || {
             let of_event =
                 [ident("timestamp").sort(true, false), ident("holds").sort(false, false)];
@@ -357,19 +357,19 @@ impl SeriesPlan<'_> {
     }
 }
 
-/// A row with the [`NUMBER`] of each session that `events` are of, for each of these keys.
+/// Rows with the [`NUMBER`] of each distinct session of `events`, grouped by the additional `keys`.
 pub(super) fn of_sessions(
     events: DataFrame,
     mut keys: Vec<Expr>,
     property: &str,
 ) -> Result<DataFrame, QueryError> {
     keys.push(event_text("$session_id"));
-    // All events of a session have the same.
+    // The value is the same for all events of a session.
     let number = min(session_columns::number(property));
     Ok(events.aggregate(keys, vec![number.alias(NUMBER)])?)
 }
 
-/// `events` with the [`NUMBER`] that their persons have as a property.
+/// Adds the column [`NUMBER`] to `events`: a numeric property of their persons.
 pub(super) async fn of_persons(
     view: &View,
     events: DataFrame,
@@ -381,7 +381,7 @@ pub(super) async fn of_persons(
 }
 
 impl Statistic {
-    /// What is gathered of the numbers of a group; [`finished`] makes the statistic of it.
+    /// The aggregate over the numbers of a group, from which [`finished`] computes the statistic.
     pub(super) fn of(self, number: Expr) -> Expr {
         match self {
             Self::Sum => sum(number),
@@ -393,7 +393,7 @@ impl Statistic {
     }
 }
 
-/// The number that was gathered.
+/// The statistic as a number, from what was aggregated.
 pub(super) fn finished(statistic: Option<Statistic>, gathered: Expr) -> Expr {
     match statistic {
         Some(Statistic::Quantile(part)) => quantile(part, gathered),
@@ -401,7 +401,7 @@ pub(super) fn finished(statistic: Option<Statistic>, gathered: Expr) -> Expr {
     }
 }
 
-/// The list of the buckets whose windows have a step.
+/// Expression for the list of the buckets with windows that contain a step.
 fn buckets_with(window: Window, step: Expr) -> Expr {
     let buckets = move |step: i32| {
         let buckets = window.buckets_with(usize::try_from(step).unwrap_or(usize::MAX));

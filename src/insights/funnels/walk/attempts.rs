@@ -1,7 +1,7 @@
-//! Attempts that do their steps one after another, `Course::led`: [`Attempts`] keeps for each step the attempt that came to it last.
+//! Ordered and strict funnels, `Course::led`: [`Attempts`] holds for each step the attempt that reached it last.
 //!
-//! As the attempts of one step begin later and later, one that has the beginning of the attempt at the step before it has
-//! nothing to gain there: the first event of a step stays until a later attempt comes to it.
+//! Attempts reach a step in the order in which they begin. So a step takes over the attempt of the step before only
+//! if that began at another time; otherwise the first event of the step is kept until a later attempt reaches it.
 
 use std::ops::RangeInclusive;
 
@@ -10,18 +10,19 @@ use crate::funnels::walk::{Counted, Course, Moment, Outcome, Way};
 use weir_api::nodes::insights::FunnelOrderType;
 
 impl Course {
-    /// How far the attempts of an ordered or strict funnel come with these events, whose first steps lie within `starts`.
+    /// How far the attempts of an ordered or strict funnel get with these events, if their first steps are within
+    /// `starts`.
     pub(super) fn led(&self, events: &[Moment], starts: &RangeInclusive<i64>) -> Outcome {
         Attempts::new(self, starts.clone()).outcome(events)
     }
 }
 
-/// An attempt as it came to a step.
+/// The state of an attempt at a step.
 #[derive(Clone, Debug, Default)]
 struct Attempt {
-    /// The times of its steps, of which the last is this one; empty if no attempt is here.
+    /// The times of its steps up to this one; empty if no attempt has reached the step.
     way: Way,
-    /// Whether an event of an exclusion came after it.
+    /// Whether an event of an exclusion came after the step.
     is_spoiled: bool,
 }
 
@@ -34,7 +35,7 @@ impl Attempt {
         self.way.last().copied().flatten()
     }
 
-    /// Makes it that of another one, which goes on with a step.
+    /// Replaces it by attempt `from`, continued with a step.
     fn go_on(&mut self, from: Option<&Self>, step: usize, at: i64) {
         self.way.clear();
         self.way.extend(from.into_iter().flat_map(|from| &from.way));
@@ -49,22 +50,22 @@ impl Attempt {
 struct Attempts<'c> {
     course: &'c Course,
     starts: RangeInclusive<i64>,
-    /// By step.
+    /// By step: the attempt that reached it last.
     reached: Vec<Attempt>,
-    /// The one that came furthest, the first of these that is not spoiled.
+    /// The attempt that got furthest: of several the first that is not spoiled.
     best: Attempt,
-    /// Whether the best was spoiled before its last step.
+    /// Whether `best` was spoiled before its last step.
     is_passed: bool,
 }
 
 impl<'c> Attempts<'c> {
-    /// None yet, whose first steps lie within `starts`.
+    /// No attempts yet; first steps must be within `starts`.
     fn new(course: &'c Course, starts: RangeInclusive<i64>) -> Self {
         let reached = vec![Attempt::default(); course.steps];
         Self { course, starts, reached, best: Attempt::default(), is_passed: false }
     }
 
-    /// How far they come with these events.
+    /// How far they get with these events.
     fn outcome(mut self, events: &[Moment]) -> Outcome {
         for group in events.chunk_by(|a, b| a.at == b.at) {
             if group.windows(2).all(|pair| matches!(pair, [a, b] if a.mask == b.mask)) {
@@ -83,7 +84,7 @@ impl<'c> Attempts<'c> {
         }
     }
 
-    /// One event, which fills at most one step of an attempt: so the later steps come first.
+    /// Processes one event. It completes at most one step of an attempt, so later steps are processed first.
     fn take(&mut self, event: &Moment) {
         if event.mask & !self.course.of_steps() != 0 {
             let spoiled = (1..self.course.steps).rev();
@@ -100,8 +101,8 @@ impl<'c> Attempts<'c> {
         }
     }
 
-    /// Different events of one time, which fill steps in any order. What is excluded and what breaks a strict attempt
-    /// has no place among them.
+    /// Processes different events of the same time, which may complete steps in any order. Among them exclusions, and
+    /// events that break a strict attempt, are ignored.
     fn take_together(&mut self, group: &[Moment]) {
         let Some(Moment { at, .. }) = group.first() else { return };
         for step in 0..self.course.steps {
@@ -109,8 +110,9 @@ impl<'c> Attempts<'c> {
         }
     }
 
-    /// The step from which an attempt goes on to another one at a time: the one before, unless this may be skipped and
-    /// nothing is there. `None` if there is none, or if it has been there.
+    /// The step from which an attempt can continue to `step` at a time: the previous one, or an earlier one if the
+    /// steps between are optional and no attempt in the window is there. `None` if there is no such attempt, or if it
+    /// has already reached `step`.
     fn before(&self, step: usize, at: i64) -> Option<usize> {
         let mut before = step.checked_sub(1)?;
         let first = loop {
@@ -126,7 +128,7 @@ impl<'c> Attempts<'c> {
         (self.reached.get(step).and_then(Attempt::first) != first).then_some(before)
     }
 
-    /// Spoils the attempt that is on its way to a step.
+    /// Marks the attempt that would continue to `step` as spoiled.
     fn spoil(&mut self, step: usize, at: i64) {
         let Some(before) = self.before(step, at) else { return };
         let Some(attempt) = self.reached.get_mut(before).filter(|own| !own.is_spoiled) else {
@@ -146,7 +148,8 @@ impl<'c> Attempts<'c> {
         }
     }
 
-    /// Goes on to a step by one of the events of `group`; of several by one that the attempt does not have already.
+    /// Continues to a step by one of the events of `group`; if these are several, by one that the attempt has not
+    /// used.
     fn advance(&mut self, step: usize, at: i64, group: &[Moment]) {
         let before = self.before(step, at);
         let may_begin = step == 0
@@ -169,7 +172,7 @@ impl<'c> Attempts<'c> {
         let is_replaced = self.best.is_spoiled
             && match self.course.counted {
                 Counted::Once => true,
-                // One that went on all the same stays, unless another one converts.
+                // A spoiled attempt that went on nevertheless is kept, unless another one converts.
                 Counted::ByInterval => {
                     !self.is_passed || !is_spoiled && step + 1 == self.course.steps
                 }
@@ -182,7 +185,8 @@ impl<'c> Attempts<'c> {
     }
 }
 
-/// Whether the events of one time have one for a step besides those for the steps that the attempt does at this time.
+/// Whether simultaneous events include one for a step in addition to those for the steps that the attempt completes
+/// at this time.
 fn has_room(
     course: &Course,
     attempt: &Attempt,
@@ -192,7 +196,7 @@ fn has_room(
     if group.len() == 1 {
         return true;
     }
-    // Each with the step from which the attempt went on to it.
+    // Each with the step from which the attempt continued to it.
     let mut steps: Vec<(usize, Option<usize>)> = Vec::new();
     let mut before = None;
     for (own, done) in (0_usize..).zip(&attempt.way).filter(|(_, done)| done.is_some()) {
@@ -205,7 +209,7 @@ fn has_room(
         return true;
     }
     steps.push((step, before));
-    // Of equal events no more matter than there are steps.
+    // At most as many equal events are needed as there are steps.
     let equal = group.chunk_by(|a, b| (a.mask, a.is_own) == (b.mask, b.is_own));
     let own: Vec<&Moment> = equal.flat_map(|equal| equal.iter().take(steps.len())).collect();
     let fits = |place_of_step: usize, place: usize| {

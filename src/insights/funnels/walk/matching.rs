@@ -1,21 +1,21 @@
-//! Which of a few things go with which places, one each: [`Matching`].
+//! Bipartite matching of a few things to places, one thing per place: [`Matching`].
 
-/// Places, each with the thing that it goes with.
+/// The places, each with the thing that is assigned to it.
 #[derive(Clone, Debug)]
 pub(super) struct Matching {
     things: Vec<Option<usize>>,
-    /// The places that were looked at for the thing that is added.
+    /// The places that were visited while the current thing is added.
     seen: Vec<bool>,
 }
 
 impl Matching {
-    /// So many places, all free.
+    /// A number of places without assignments.
     pub(super) fn new(places: usize) -> Self {
         Self { things: vec![None; places], seen: vec![false; places] }
     }
 
-    /// Finds a place for a thing that `fits` there; other things may move. False if there is none: then nothing
-    /// changes.
+    /// Assigns a thing to a place for which it `fits`; other things may be moved. Returns false and changes nothing
+    /// if there is no such place.
     pub(super) fn add(&mut self, thing: usize, fits: &impl Fn(usize, usize) -> bool) -> bool {
         self.seen.fill(false);
         self.place(thing, fits)
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn things_move_where_that_makes_room() {
-        // Which places fit each thing.
+        // The places that fit each thing, as bits.
         let masks = [0b011, 0b001, 0b110, 0b011, 0b100];
         let fits = |thing: usize, place: usize| masks[thing] >> place & 1 == 1;
         let mut matching = Matching::new(3);

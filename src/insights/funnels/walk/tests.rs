@@ -1,4 +1,4 @@
-//! Histories with the answers of PostHog's engine, and random ones beside a search through all attempts.
+//! Compares histories with the results of PostHog's engine, and random ones with a search over all attempts.
 
 use std::ops::RangeInclusive;
 
@@ -25,12 +25,12 @@ fn course(order: FunnelOrderType, steps: usize, window: i64) -> Course {
     }
 }
 
-/// An attempt that skips nothing.
+/// An attempt that skips no step.
 fn reached(times: &[i64]) -> Outcome {
     Outcome::Reached(times.iter().copied().map(Some).collect())
 }
 
-/// `AB` at 3 is an event of the steps A and B; `X` is one of the exclusion, and `-` is of nothing.
+/// `AB` at 3 is an event of the steps A and B; `X` is one of the exclusion, and `-` is of no step.
 fn moments(text: &str) -> Vec<Moment> {
     let moment = |word: &str| {
         let (names, at) = word.split_once('@').unwrap();
@@ -54,9 +54,9 @@ fn furthest_steps_of_published_examples() {
         (Ordered, "A@0 -@1 B@2 C@3", &[0, 2, 3]),
         (Ordered, "B@0 C@1", &[]),
         (Ordered, "A@0 C@1 B@2", &[0, 2]),
-        // A repeated first step: the latest before counts.
+        // A repeated first step: the latest one before the next step counts.
         (Ordered, "A@0 A@5 B@6", &[5, 6]),
-        // A repeated middle step: the first after the step before stays.
+        // A repeated middle step: the first one after the step before is kept.
         (Ordered, "A@0 B@10 B@30 C@60", &[0, 10, 60]),
         (Ordered, "A@0 B@1 A@2 C@3", &[0, 1, 3]),
         (Ordered, "A@0 B@1 A@2 B@3 C@4", &[2, 3, 4]),
@@ -77,18 +77,18 @@ fn furthest_steps_of_published_examples() {
         (Strict, "A@0 B@1 -@2 A@3 B@4 C@5", &[3, 4, 5]),
         (Strict, "A@0 A@1 B@2 C@3", &[1, 2, 3]),
         (Strict, "A@0 B@1 C@102", &[0, 1]),
-        // A step that is done again breaks nothing, nor do events of the same time.
+        // Neither a repeated step nor simultaneous events break a strict attempt.
         (Strict, "A@0 B@1 B@2 C@3", &[0, 1, 3]),
         (Strict, "A@0 -@1 B@1 C@2", &[0, 1, 2]),
         (Unordered, "C@0 A@1 B@2", &[0, 1, 2]),
         (Unordered, "B@0 A@1 -@2", &[0, 1]),
         (Unordered, "C@0 A@101 B@102", &[101, 102]),
-        // The oldest of each step within the window.
+        // The oldest event of each step within the window.
         (Unordered, "A@0 A@5 B@6", &[0, 6]),
         (Unordered, "A@0 A@50 B@120", &[50, 120]),
         (Unordered, "A@0 B@1 B@2 C@200 A@201", &[0, 1]),
         (Unordered, "AB@0", &[0]),
-        // An event of several steps is of the one that was done the longest ago.
+        // An event of several steps counts for the one that was done the longest ago.
         (Unordered, "AB@0 A@1 BC@2 B@3", &[0, 2]),
         (Unordered, "AB@0 AB@1 C@2", &[0, 1, 2]),
         (Unordered, "-@1", &[]),
@@ -110,23 +110,23 @@ fn attempts_that_are_spoiled_go_on_no_more() {
         (FunnelOrderType::Ordered, "A@0 B@1 X@2 C@3", (0, 2), None),
         (FunnelOrderType::Ordered, "A@0 B@1 X@2 C@3", (1, 2), None),
         (FunnelOrderType::Ordered, "X@0 A@1 B@2 C@3 X@4", (0, 2), Some(&[1, 2, 3])),
-        // Another attempt that comes as far has none in between.
+        // Another attempt that gets as far has no exclusion in between.
         (FunnelOrderType::Ordered, "A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
         (FunnelOrderType::Ordered, "A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
         (FunnelOrderType::Ordered, "ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
-        // Until the end of the window where the later step is not reached.
+        // Up to the end of the window if the later step is not reached.
         (FunnelOrderType::Ordered, "A@0 X@1", (0, 1), None),
         (FunnelOrderType::Ordered, "A@0 X@100", (0, 1), None),
         (FunnelOrderType::Ordered, "A@0 X@101", (0, 1), Some(&[0])),
         (FunnelOrderType::Ordered, "A@0 X@1 A@2", (0, 1), Some(&[2])),
         (FunnelOrderType::Ordered, "A@0 B@1 X@2", (1, 2), None),
         (FunnelOrderType::Ordered, "A@0 X@1", (1, 2), Some(&[0])),
-        // At the time of either step it is not in between.
+        // An exclusion at the time of either step is not between them.
         (FunnelOrderType::Ordered, "A@0 X@0 B@1 X@1 C@2", (0, 1), Some(&[0, 1, 2])),
-        // There is one attempt for each first event: a step before it that is done again is no other one.
+        // There is one attempt for each first event: repeating a later step begins no other attempt.
         (FunnelOrderType::Ordered, "A@0 B@10 X@20 B@30", (1, 2), None),
         (FunnelOrderType::Ordered, "A@0 B@10 X@20 A@25 B@30", (1, 2), Some(&[25, 30])),
-        // What breaks a strict attempt ends it: an exclusion after that meets none.
+        // A strict attempt that is broken has ended, so that a later exclusion does not apply to it.
         (FunnelOrderType::Strict, "A@0 -@5 X@10", (0, 1), Some(&[0])),
         (FunnelOrderType::Strict, "A@0 X@10", (0, 1), None),
         (FunnelOrderType::Strict, "A@0 X@10 B@11", (0, 1), None),
@@ -142,7 +142,7 @@ fn attempts_that_are_spoiled_go_on_no_more() {
     }
 }
 
-/// An exclusion clears what was done before; what was not counted yet is not counted any more.
+/// An exclusion resets what was done before; what was not counted until then is not counted.
 #[test]
 fn exclusions_make_unordered_funnels_begin_anew() {
     for (history, expected) in [
@@ -150,7 +150,7 @@ fn exclusions_make_unordered_funnels_begin_anew() {
         ("B@0 X@1 A@2 B@3", &[2, 3]),
         ("A@0 B@1", &[0, 1]),
         ("A@0 X@1", &[]),
-        // Out of the window, or complete: it was counted before.
+        // Outside of the window, or complete: it was counted before.
         ("A@0 X@101", &[0]),
         ("A@0 B@1 X@2", &[0, 1]),
     ] {
@@ -164,7 +164,7 @@ fn exclusions_make_unordered_funnels_begin_anew() {
     }
 }
 
-/// Of the steps A to D, B and C may be skipped, or those that are named.
+/// Of the steps A to D those that are named are optional.
 #[test]
 fn optional_steps_are_skipped_where_they_do_not_come() {
     use FunnelOrderType::{Ordered, Strict};
@@ -177,12 +177,12 @@ fn optional_steps_are_skipped_where_they_do_not_come() {
         (Ordered, "B", "B@0 C@1 D@2", &[]),
         (Ordered, "D", "A@0 B@1 C@2", &[Some(0), Some(1), Some(2)]),
         (Ordered, "D", "A@0 B@1 C@2 D@3", &[Some(0), Some(1), Some(2), Some(3)]),
-        // The steps that were done count, not the latest beginning; unless the window is over.
+        // The attempt with more completed steps is kept, not the one that begins last, unless its window has ended.
         (Ordered, "BC", "A@0 B@1 A@50 D@60", &[Some(0), Some(1), None, Some(60)]),
         (Ordered, "BC", "A@0 B@1 A@50 D@101", &[Some(50), None, None, Some(101)]),
         (Ordered, "B", "A@0 B@10 A@50 C@80 D@140", &[Some(0), Some(10), Some(80)]),
         (Ordered, "BC", "A@0 B@1 A@2 C@3 D@4", &[Some(0), Some(1), Some(3), Some(4)]),
-        // One event fills one step.
+        // One event completes one step.
         (Ordered, "BC", "A@0 BD@1", &[Some(0), None, None, Some(1)]),
         (Ordered, "BC", "A@0 BD@1 BD@2", &[Some(0), None, None, Some(1)]),
         (Ordered, "BC", "A@0 BD@1 BD@1", &[Some(0), None, None, Some(1)]),
@@ -205,7 +205,7 @@ fn optional_steps_are_skipped_where_they_do_not_come() {
         );
     }
     for ((from, to), history, expected) in [
-        // From the step before a skipped one, up to the step after it.
+        // An exclusion applies from the step before a skipped one up to the step after it.
         ((1, 3), "A@0 X@1 D@2", None),
         ((0, 1), "A@0 X@1 D@2", None),
         ((0, 1), "A@0 B@1 X@2 D@3", Some(&[Some(0), Some(1), None, Some(3)][..])),
@@ -242,7 +242,7 @@ fn attempts_begin_within_bounds() {
 
 #[test]
 fn attempts_count_by_the_interval_of_their_first_events() {
-    // Up to the second of three steps.
+    // Converted at the second of three steps.
     let mut own = course(FunnelOrderType::Ordered, 3, 100);
     own.exclusions.push(Exclusion { mask: X, from: 0, to: 2 });
     let own = own.by_interval(1);
@@ -264,14 +264,14 @@ fn attempts_count_by_the_interval_of_their_first_events() {
     assert_eq!(lengths, [(0, 3), (2, 3), (3, 3), (4, 2), (10, 1)]);
 }
 
-/// The value of the breakdown matters for one step; of unordered funnels for the event with which they begin.
+/// The breakdown value is required for one step; in unordered funnels for the event that begins the attempt.
 #[test]
 fn steps_are_attributed_to_a_value() {
     for (order, step, history, expected) in [
         (FunnelOrderType::Ordered, 1, "A@0 B@1 C@3", &[0][..]),
         (FunnelOrderType::Ordered, 1, "A@0 B@1 B!@2 C@3", &[0, 2, 3]),
         (FunnelOrderType::Ordered, 0, "A@0 A!@1 A@2 B@3 C@4", &[1, 3, 4]),
-        // It is of the step all the same, and breaks nothing.
+        // An event with another value is still one of the step, so it does not break a strict attempt.
         (FunnelOrderType::Strict, 1, "A@0 B!@1 B@2 C@3", &[0, 1, 3]),
         (FunnelOrderType::Unordered, 0, "A@0 B!@1 C@2", &[1, 2]),
         (FunnelOrderType::Unordered, 0, "B@0 A!@1 B@2 C@3", &[1, 2, 3]),
@@ -290,8 +290,9 @@ fn steps_are_attributed_to_a_value() {
     }
 }
 
-/// As in PostHog's `funnel-udf`, whose `process_event` compares the step before with the attributed one: of a skipped
-/// step the event that goes on in its stead has the value, and after a skipped step any event goes on.
+/// As in PostHog's `funnel-udf`, whose `process_event` compares the previous step with the attributed one: if the
+/// attributed step is skipped, the event that continues in its place must have the value; if the step before it is
+/// skipped, any event continues.
 #[test]
 fn the_value_of_a_skipped_step_is_that_of_the_event_in_its_stead() {
     for (step, history, expected) in [
@@ -302,7 +303,7 @@ fn the_value_of_a_skipped_step_is_that_of_the_event_in_its_stead() {
         (2, "A@0 C@1", &[Some(0), None, Some(1)]),
         (2, "A@0 B@1 C@2 C!@3", &[Some(0), Some(1), Some(3)]),
         (0, "A@0 A!@1 C@2", &[Some(1), None, Some(2)]),
-        // Of one time.
+        // Simultaneous events.
         (1, "A@0 C@0", &[Some(0)]),
         (1, "A@0 C!@0", &[Some(0), None, Some(0)]),
     ] {
@@ -325,7 +326,7 @@ fn events_between_equal_ones_are_left_out() {
     for (history, expected) in [
         ("A@0 A@1 A@2 A@3 B@4", "A@0 A@3 B@4"),
         ("A@0 B@1 A@2 A@3", "A@0 B@1 A@2 A@3"),
-        // Of one time, of several steps, or of an exclusion.
+        // Simultaneous events, events of several steps, and events of an exclusion are kept.
         ("A@0 A@0 A@1 A@2", "A@0 A@0 A@2"),
         ("AB@0 AB@1 AB@2 X@3 X@4 X@5", "AB@0 AB@1 AB@2 X@3 X@4 X@5"),
     ] {
@@ -338,7 +339,7 @@ fn events_between_equal_ones_are_left_out() {
     assert_eq!(own.thinned(&rows).count(), 3);
 }
 
-/// The most steps that any attempt does, by trying each event that may be next.
+/// The largest number of steps that any attempt completes, by trying each event that may be next.
 fn furthest(course: &Course, events: &[Moment], done: &[usize], first: Option<i64>) -> usize {
     let next = events.iter().enumerate().flat_map(|(place, event)| {
         let steps = (0..course.steps).filter(|step| event.mask >> step & 1 == 1);
@@ -358,8 +359,8 @@ fn furthest(course: &Course, events: &[Moment], done: &[usize], first: Option<i6
     longest.max().unwrap_or(done.len())
 }
 
-/// Goal: nobody comes less far than events allow. Method: short random histories without exclusions, over a search
-/// through all attempts; in those of unordered funnels each event is of one step.
+/// Goal: no actor gets less far than its events allow. Method: compares short random histories without exclusions
+/// with a search over all attempts; in unordered funnels each event is of one step.
 #[test]
 fn nobody_comes_less_far_than_any_attempt() {
     let mut rng = StdRng::seed_from_u64(41);
@@ -397,7 +398,7 @@ fn long_histories_take_little_time() {
     for order in [FunnelOrderType::Ordered, FunnelOrderType::Strict, FunnelOrderType::Unordered] {
         let mut course = course(order, 20, 1_000_000);
         course.exclusions.push(Exclusion { mask: X, from: 0, to: 19 });
-        // The last step never comes.
+        // No event is of the last step.
         let mask = |at: i64| if at % 37 == 0 { X } else { 1 << (at % 19) };
         let events: Vec<Moment> =
             (0..9_991).map(|at| Moment { at, mask: mask(at), is_own: true }).collect();

@@ -1,4 +1,4 @@
-//! Steps that are done in any order, [`Course::walk_by`]: [`Open`] keeps what was done of each step within the window.
+//! Unordered funnels, [`Course::walk_by`]: [`Open`] holds the events of each step within the window.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::funnels::walk::{Course, Moment, Way};
 
 impl Course {
-    /// The ways that come furthest in an unordered funnel, of those whose first events have the same key; of ways of one
-    /// length the first. Those without a key do not count.
+    /// The attempt that gets furthest in an unordered funnel, for each key of the time of the first event; of equally
+    /// long ones the first. Attempts without a key are ignored.
     pub(in crate::funnels) fn walk_by<K: Ord>(
         &self,
         events: &[Moment],
@@ -25,7 +25,7 @@ impl Course {
     }
 }
 
-/// The times of each step that are not out of the window yet.
+/// The times of the events of each step that are still within the window.
 #[derive(Debug)]
 struct Open<'c> {
     course: &'c Course,
@@ -33,7 +33,7 @@ struct Open<'c> {
 }
 
 impl<'c> Open<'c> {
-    /// Nothing yet.
+    /// Without events.
     fn new(course: &'c Course) -> Self {
         Self { course, times: vec![VecDeque::new(); course.steps] }
     }
@@ -43,7 +43,7 @@ impl<'c> Open<'c> {
         self.times.iter().filter(|times| !times.is_empty()).count()
     }
 
-    /// The first time of each step that is done, in their order.
+    /// The first time of each done step, in ascending order.
     fn way(&self) -> Way {
         let mut way: Way =
             self.times.iter().filter_map(VecDeque::front).copied().map(Some).collect();
@@ -51,8 +51,8 @@ impl<'c> Open<'c> {
         way
     }
 
-    /// Shows what is open with the time of its oldest event each time that this is about to leave: when all steps are
-    /// done, when it is out of the window of the next event, and after the last one.
+    /// Calls `shown` with the state and the time of its oldest event whenever that event is about to leave: when all
+    /// steps are done, when it is outside of the window of the next event, and after the last event.
     fn each(mut self, events: &[Moment], mut shown: impl FnMut(i64, &Self)) {
         for event in events {
             self.leave(Some(event.at), &mut shown);
@@ -61,7 +61,7 @@ impl<'c> Open<'c> {
         self.leave(None, &mut shown);
     }
 
-    /// Lets the oldest events go until what is left is neither complete nor out of the window of an event at `now`.
+    /// Removes the oldest events until the rest is neither complete nor outside of the window of an event at `now`.
     fn leave(&mut self, now: Option<i64>, shown: &mut impl FnMut(i64, &Self)) {
         loop {
             let places = self.times.iter().enumerate();
@@ -76,7 +76,8 @@ impl<'c> Open<'c> {
         }
     }
 
-    /// Puts an event to the step that was done the longest ago. An event of an exclusion makes everything begin anew.
+    /// Assigns an event to the one of its steps that was done the longest ago. An event of an exclusion resets
+    /// everything.
     fn take(&mut self, event: &Moment) {
         let steps = event.mask & self.course.of_steps();
         if steps == 0 {
@@ -89,7 +90,7 @@ impl<'c> Open<'c> {
             return;
         }
         let own = self.times.iter_mut().zip(0_u32..).filter(|(_, step)| steps >> step & 1 == 1);
-        // The first of those that were done as long ago.
+        // Of steps that were done equally long ago the first one.
         let own = own.max_by_key(|(times, step)| Reverse((times.back().copied(), *step)));
         if let Some((times, _)) = own {
             times.push_back(event.at);
