@@ -54,9 +54,9 @@ pub fn with_subject<T>(
     ask(&subject, &|| uuids_of(view, project, person))
 }
 
-/// Most distinct ids of a person, oldest first, that count for its membership in static cohorts. A person with more
-/// of them is many people under one id, and membership is read during flag requests: this many ids are read in less
-/// than a millisecond.
+/// Most distinct ids of a person, oldest first, that count for its membership in cohorts with a stored list of
+/// members. A person with more of them is many people under one id, and flag requests read this: so many ids are read
+/// in less than a millisecond.
 const IDS_MAX: usize = 1000;
 
 /// All uuids that the person ever had: its own, and those of the persons that were merged into it, which are derived

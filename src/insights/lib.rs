@@ -1,5 +1,5 @@
 //! Product analytics queries. A typed request is compiled to a plan over the tables of [`query`](weir_query), or to a
-//! scan of the identity store, and its result is shaped into the response. This crate does not depend on HTTP: routes
+//! scan of the identity store, and its result is shaped into the response. This crate must not depend on HTTP: routes
 //! decode, call and encode.
 //!
 //! Start with [`insight::Insight`], an enum of the insight kinds, each of which has a directory of its own, such as

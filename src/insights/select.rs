@@ -90,11 +90,11 @@ enum What<S> {
 pub struct Written<S> {
     /// The query, without a limit.
     pub query: Composed,
-    /// The same rows before grouping, with only the column `timestamp`.
+    /// The column `timestamp` of the rows that meet the conditions on single rows.
     pub times: Composed,
     /// The columns of the response, each with the columns of the query from which it is computed.
     pub columns: Vec<Shown<S>>,
-    /// Whether rows are single events, newest first.
+    /// Whether rows are neither aggregated nor windowed, and ordered by `timestamp`, newest first.
     pub is_newest_first: bool,
 }
 

@@ -40,7 +40,7 @@ pub enum Math {
     Total,
     /// The number of distinct persons.
     Actors,
-    /// The number of distinct persons in the last days, of which this is the number.
+    /// The number of distinct persons that were active in the last days; this is the number of days.
     ActiveIn(u32),
     /// The number of distinct sessions.
     Sessions,

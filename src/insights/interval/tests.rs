@@ -1,4 +1,4 @@
-//! Compares buckets with known dates, and with linear searches.
+//! Compares buckets with known dates, and with searches over all starts.
 
 use chrono_tz::Tz;
 use rand::rngs::StdRng;

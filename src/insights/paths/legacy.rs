@@ -41,7 +41,7 @@ pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
     Ok(Value::Object(query))
 }
 
-/// The funnel to a step of which the paths are restricted, as a `funnelPathsFilter`; null without one.
+/// The funnel and the step around which paths are shown, as a `funnelPathsFilter`; null without one.
 fn around(filter: &Filter) -> Result<Value, NodeError> {
     const FUNNEL: &str = "funnel_filter";
     let funnel = match parsed(filter, FUNNEL)? {
