@@ -1,5 +1,5 @@
-//! SQL as HogQL and ClickHouse have it, in trees that DataFusion plans: [`hogql`] is the dialect of the parser, most other
-//! files are one rewrite of a statement each.
+//! The dialects of HogQL and ClickHouse, rewritten to syntax trees that DataFusion can plan: [`hogql`] is the parser
+//! dialect; most other files are one rewrite of the statement each.
 
 pub(super) mod aliases;
 pub(super) mod array_join;

@@ -1,4 +1,4 @@
-//! The events table, its columns and its rows in the order of actors: [`table`].
+//! The events table, its columns, and its rows in the order of actors: [`table`].
 
 pub mod definitions;
 pub(super) mod deleted;

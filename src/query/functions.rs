@@ -1,7 +1,9 @@
-//! Functions of ClickHouse that are no template of others (see `clickhouse`): [`register`].
+//! Registration of our implementations of ClickHouse functions, those that cannot be written as SQL templates over
+//! other functions (see `clickhouse`): [`register`].
 //!
-//! Their names are those in SQL without case; `guard/functions.rs` has how much each may take. As in ClickHouse, a null
-//! argument gives null unless the function says otherwise, arrays are lists, and places in them count from 1.
+//! Names are case-insensitive as in SQL; `guard/functions.rs` defines the memory limit of each. As in ClickHouse, a
+//! null argument gives null unless the function's comment states otherwise, arrays are lists, and array indexes are
+//! 1-based.
 
 mod arrays;
 pub(super) mod calendar;
@@ -34,10 +36,10 @@ use datafusion::execution::FunctionRegistry;
 use crate::functions::overloads::overloads;
 use crate::functions::own::Own;
 
-/// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
+/// Names of the ClickHouse functions that may have a lambda as their first argument.
 pub(super) use crate::functions::lambdas::NAMES as OF_LAMBDAS;
 
-/// Scalar functions, by what they are of.
+/// Scalar functions, grouped by topic.
 const ALL: [&[Own]; 8] = [
     arrays::ALL,
     codes::ALL,
@@ -49,11 +51,11 @@ const ALL: [&[Own]; 8] = [
     urls::ALL,
 ];
 
-/// Adds all of them to a session.
+/// Registers all of these functions in a session.
 ///
 /// # Errors
 ///
-/// The session does not take them: a bug.
+/// The session refuses one of them: a bug.
 pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
     for own in ALL.into_iter().flatten().cloned().map(Own::function).chain(overloads()) {
         session.register_udf(Arc::new(own))?;
@@ -64,7 +66,7 @@ pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
     Ok(())
 }
 
-/// Their names, as ClickHouse has them.
+/// Their names, spelled as in ClickHouse.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let of_sql = |name: &&str| !name.contains('_');
     let scalar = ALL.into_iter().flatten().map(|own| own.name).filter(of_sql);

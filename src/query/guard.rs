@@ -1,20 +1,20 @@
-//! Limits of memory and time inside of queries, where DataFusion has none.
+//! Limits of memory and time within queries, where DataFusion has none.
 //!
-//! DataFusion accounts for what operators gather (sorts, joins, groups), not for what functions make nor
-//! for the batches between operators, and it does not interrupt a function. Here is the rest:
+//! DataFusion accounts for the memory of operators (sorts, joins, groups), not for the values that functions produce
+//! nor for the batches between operators, and it does not interrupt a function. This module adds the rest:
 //!
-//! - [`check`]: a statement whose logical plan alone would take too much is refused, such as one with a
-//!   call in an argument of a function in FROM, which is evaluated while the plan is made; and so is one with a
-//!   part that its plan would not have (`ignored`), such as `SAMPLE`.
-//! - [`rule`](GuardFunctions): before a plan is optimized, every function in it becomes one that is called
-//!   within limits (`function`, by the classes of `functions`), so that constants are folded within them
-//!   too. Casts, `||` and costly matches become such functions where they make large values or take long.
-//!   Calls of aggregate and window functions that no operator limits are refused (`aggregates`), and so are expressions that
-//!   become too large when they are simplified (`expanded`).
-//! - `batches`: the batches that go from one operator to the next are bounded in bytes.
-//! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
-//! - [`Running`]: a function stops once nobody waits for its query, or its time is over. What takes long in one call
-//!   does not keep a thread of queries ([`aside`](crate::guard::aside::aside)).
+//! - [`check`]: refuses a statement of which the logical plan alone would take too much, such as one with a call in an
+//!   argument of a table function in FROM, which is evaluated during planning; and a statement with a clause that the
+//!   planner would silently drop (`ignored`), such as `SAMPLE`.
+//! - [`rule`](GuardFunctions): an analyzer rule that wraps every function of a plan in one that enforces limits
+//!   (`function`, by the classes of `functions`) before the plan is optimized, so that constant folding is limited too.
+//!   Casts, `||` and costly matches become such functions where they produce large values or take long. Refused are
+//!   calls of aggregate and window functions that no operator limits (`aggregates`), and expressions that become too
+//!   large when they are simplified (`expanded`).
+//! - `batches`: bounds the bytes of the batches that pass from one operator to the next.
+//! - [`batch_rows`]: runs a plan with large constants in batches of fewer rows.
+//! - [`Running`]: cancels a function once the client of its query is gone, or the query's time is over. A single call
+//!   that takes long does not block a query thread ([`aside`](crate::guard::aside::aside)).
 
 mod aggregates;
 pub(super) mod aside;
@@ -57,24 +57,24 @@ use crate::guard::functions::{Class, class};
 use crate::guard::stored::Stored;
 use crate::kernel::rewritten::{columns_of, map_named};
 
-/// Rows of a batch at least, whatever constants a plan has.
+/// Minimum rows of a batch, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;
 
-/// Shorter constants take no more room than a column of numbers.
+/// Shorter constants take no more memory than a column of numbers.
 const LARGE_CONSTANT_BYTES: usize = 128;
 
-/// Memory of all queries besides that of operators that account for it. It is apart from theirs, because
-/// those that can spill take what there is and give nothing back to others.
+/// Memory pools of all queries, besides the pool of operators that account for their memory. They are separate, because
+/// operators that can spill take all free memory of their pool and give nothing back to others.
 #[derive(Clone, Debug)]
 pub(super) struct Pools {
-    /// For values that functions make.
+    /// For values that functions produce.
     pub(super) values: Arc<dyn MemoryPool>,
-    /// For rows that are kept until the end: of answers, and of windows.
+    /// For rows that are buffered until the end: of results, and of windows.
     pub(super) rows: Arc<dyn MemoryPool>,
 }
 
 impl Pools {
-    /// Half as much for values as operators have, and as much for rows.
+    /// Half of the operators' memory for values, and as much as theirs for rows.
     pub(super) fn beside(operators_bytes: usize) -> Self {
         Self {
             values: Arc::new(GreedyMemoryPool::new(operators_bytes / 2)),
@@ -83,7 +83,7 @@ impl Pools {
     }
 }
 
-/// Adds the limits to a session, before its functions and rules are in use.
+/// Adds the limits to a session, before its functions and rules are used.
 pub(super) fn with_limits(builder: SessionStateBuilder, pools: &Pools) -> SessionStateBuilder {
     let (values, rows) = (Arc::clone(&pools.values), Arc::clone(&pools.rows));
     builder
@@ -91,11 +91,11 @@ pub(super) fn with_limits(builder: SessionStateBuilder, pools: &Pools) -> Sessio
         .with_physical_optimizer_rule(Arc::new(BoundBatches { pool: rows }))
 }
 
-/// Takes the functions out of a session that SQL does not have.
+/// Removes from a session the functions that our SQL does not offer.
 ///
 /// # Errors
 ///
-/// The session does not let them go.
+/// The session refuses to remove one.
 pub(super) fn without_absent(mut state: SessionState) -> Result<SessionState> {
     for name in functions::absent() {
         state.deregister_udf(name)?;
@@ -106,7 +106,7 @@ pub(super) fn without_absent(mut state: SessionState) -> Result<SessionState> {
     Ok(state)
 }
 
-/// Rows of a batch of this plan, of at most `rows`: a constant is copied for each row.
+/// Rows per batch for this plan, at most `rows`: a constant is copied for each row.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub(super) fn batch_rows(plan: &LogicalPlan, rows: usize) -> Result<usize> {
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expression| {
             expression.apply(|expression| {
-                // Items of lists are compared with, and not copied.
+                // Items of an IN list are only compared with, not copied.
                 if matches!(expression, Expr::InList(_)) {
                     return Ok(TreeNodeRecursion::Jump);
                 }
@@ -134,8 +134,9 @@ pub(super) fn batch_rows(plan: &LogicalPlan, rows: usize) -> Result<usize> {
     Ok(most.max(BATCH_ROWS_MIN).min(rows))
 }
 
-/// Puts limits around the functions of a plan. It has to be the last rule that makes functions, but for the one that reads
-/// numbers from columns by a `coalesce` of these, and comes before the first that evaluates any.
+/// Analyzer rule that wraps the functions of a plan in limits. It must be the last rule that creates functions, except
+/// the one that replaces a read of numbers by a `coalesce` of columns, and must come before the first that evaluates
+/// any.
 #[derive(Debug)]
 struct GuardFunctions {
     pool: Arc<dyn MemoryPool>,
@@ -167,7 +168,7 @@ impl AnalyzerRule for GuardFunctions {
 
 /// # Errors
 ///
-/// `IN (SELECT ...)` or `EXISTS` is a value of the answer, of a group or of an order: only conditions become joins.
+/// `IN (SELECT ...)` or `EXISTS` is a value of the result, of a group or of an order: only conditions become joins.
 fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
     use LogicalPlan::{Aggregate, Projection, Sort, Window};
     if !matches!(plan, Projection(_) | Aggregate(_) | Window(_) | Sort(_)) {
@@ -189,11 +190,11 @@ fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// `expression` with limits around all functions in it.
+/// `expression` with limits around all of its functions.
 ///
 /// # Errors
 ///
-/// It has a function that SQL does not have.
+/// It calls a function that our SQL does not offer.
 fn guarded(expression: Expr, pool: &Arc<dyn MemoryPool>) -> Result<Transformed<Expr>> {
     expression.transform_up(|expression| guard(expression, pool))
 }
@@ -213,7 +214,7 @@ fn guard(expression: Expr, pool: &Arc<dyn MemoryPool>) -> Result<Transformed<Exp
             let name = call.func.name();
             Err(DataFusionError::Plan(format!("there is no function {name}")))
         }
-        // Those that are not DataFusion's are ours, and make truth values and ids.
+        // Functions that are not DataFusion's are ours, and produce truth values and ids.
         Some(Class::Plain) | None => Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
 }

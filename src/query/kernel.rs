@@ -1,4 +1,4 @@
-//! How a query is admitted, planned and run: begin with [`engine`] and [`view`].
+//! Admission, planning and execution of queries: begin with [`engine`] and [`view`].
 
 pub mod admission;
 pub(super) mod apart;

@@ -1,9 +1,9 @@
 //! The read path's kernel: DataFusion over one snapshot.
 //!
-//! [`kernel::engine::Engine::view`] gives what one reader sees: the tables of one project as of every event that was
-//! acknowledged before the call. A [`kernel::view::View`] plans; the engine runs plans on the query threads, with limits
-//! of memory, time and number (`kernel::admission`, `guard`, `kernel::run`). What may not live here: JSON shapes, HTTP,
-//! product rules.
+//! [`kernel::engine::Engine::view`] returns a consistent snapshot for one reader: the tables of one project with every
+//! event that was acknowledged before the call. A [`kernel::view::View`] plans; the engine runs plans on the query
+//! threads, with limits of memory, time and concurrency (`kernel::admission`, `guard`, `kernel::run`). Out of scope
+//! here: JSON shapes, HTTP, product rules.
 
 pub mod dialect;
 pub mod events;

@@ -1,4 +1,4 @@
-//! Record batches as rows of an answer or as a file.
+//! Writing of record batches: rows of a JSON response, text, or files.
 
 pub mod lists;
 pub mod rows;

@@ -1,6 +1,7 @@
-//! Who may run a query now: [`Admission`]. There are as many slots as `queries-max`. SQL takes all but
-//! one, which is left for lists, and one personal key takes less than half of them for SQL and as many for
-//! lists, as do all links to a project together. Who finds no slot waits in line; with too many in line a query is refused at once.
+//! Admission control, which limits concurrent queries: [`Admission`]. There are `queries-max` slots. SQL may take all
+//! but one, which is reserved for lists; one personal key may take less than half of them for SQL and as many for
+//! lists, and so may all shared links of a project together. A query that finds no slot queues; if the queue is full,
+//! it is refused at once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,33 +16,33 @@ use crate::kernel::error::QueryError;
 use weir_event::id::ProjectId;
 use weir_metadata::accounts::KeyId;
 
-/// Queries that may wait in the line of all, for each slot; in that of one key, half of them.
+/// Maximum length of the global queue, per slot; a key's own queue holds half as many.
 const WAITING_PER_SLOT: usize = 16;
 
-/// Keys that are remembered before those without a query are forgotten.
+/// Keys that are stored before those without a query are removed.
 const KEYS_MIN: usize = 64;
 
-/// For whom a query runs.
+/// On whose behalf a query runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// The operator of the server, who may read its directory; and its background jobs.
+    /// The operator of the server, who may read its directory; also the background jobs.
     Operator,
-    /// Who has this personal key.
+    /// The owner of this personal key.
     Key(KeyId),
-    /// Everybody who has a link to something of this project.
+    /// All visitors with a shared link to something of this project.
     Links(ProjectId),
 }
 
-/// What a query is.
+/// Kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
     /// SQL of a user, which may take as long as a query may.
     Sql,
-    /// A list or a look-up, which this server makes from a request.
+    /// A list or a look-up, of which the plan is built by this server from a request.
     List,
 }
 
-/// The slots of one engine.
+/// The query slots of one engine.
 #[derive(Debug)]
 pub(crate) struct Admission {
     all: Arc<Semaphore>,
@@ -52,21 +53,21 @@ pub(crate) struct Admission {
     waiting_max: usize,
 }
 
-/// The slots of one caller with limits for one kind of work.
+/// The slots and the queue of one limited caller for one kind of work.
 #[derive(Debug)]
 struct Slots {
     free: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// The right to run one query, until it is dropped.
+/// The right to run one query; releases its slots when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _slots: [Option<OwnedSemaphorePermit>; 3],
     _key: Option<Arc<Slots>>,
 }
 
-/// A place in a line, until it is dropped.
+/// A place in a queue; given back when dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -99,11 +100,11 @@ impl Admission {
         }
     }
 
-    /// A slot for `work` of `caller`, for which it waits at most `limit`.
+    /// Acquires a slot for `work` of `caller`; waits for at most `limit`.
     ///
     /// # Errors
     ///
-    /// Too many wait, or none became free.
+    /// The queue is full, or no slot became free in time.
     pub(crate) async fn permit(
         &self,
         caller: Caller,
@@ -115,8 +116,9 @@ impl Admission {
             Caller::Key(_) | Caller::Links(_) => Some(self.slots(caller, work)),
         };
         let of_key = key.as_ref().map(|slots| (&slots.free, &slots.waiting));
-        // The narrowest first, so that who waits for it holds none of the others. Those who wait for the slots
-        // of their key stand in its line alone, so that one key does not fill the line of all.
+        // Acquired from the narrowest limit to the widest, so that a waiting query holds no slot of a wider one. A
+        // query that waits for a slot of its key is in that key's queue alone, so that one key does not fill the global
+        // queue.
         let waiting = async {
             let (own, _place) = match of_key {
                 Some((free, line)) => {
@@ -175,7 +177,7 @@ mod tests {
     use crate::kernel::error::QueryError;
     use weir_metadata::accounts::KeyId;
 
-    /// Nobody waits: a slot is free, or it is not.
+    /// Does not wait: a slot is free, or it is not.
     async fn now(slots: &Admission, caller: Caller, work: Work) -> Option<Permit> {
         slots.permit(caller, work, Duration::ZERO).await.ok()
     }
@@ -188,7 +190,7 @@ mod tests {
         taken
     }
 
-    /// Goal: neither one key nor SQL takes all slots. Method: everybody takes as many as there are.
+    /// Goal: neither one key nor SQL takes all slots. Method: each caller takes as many as it can get.
     #[tokio::test]
     async fn slots_are_shared() {
         for (queries_max, of_key, of_sql) in [(8, 3, 7), (3, 1, 2), (2, 1, 1)] {
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(as_many(&slots, Caller::Operator, Work::Sql).await.len(), 1);
     }
 
-    /// Goal: lines are short. Method: nobody ever gives a slot back; those in line give up.
+    /// Goal: queues are bounded. Method: no slot is ever released; those in the queue give up.
     #[tokio::test]
     async fn lines_are_bounded() {
         let slots = Admission::new(2);
@@ -224,7 +226,7 @@ mod tests {
         }
         let refused = wait(key).await;
         assert!(matches!(refused, Err(QueryError::Overloaded(_))), "{refused:?}");
-        // Others have a line of their own, however many keys have full ones.
+        // Other keys have queues of their own, however many keys have full ones.
         let mut others: Vec<_> =
             (2..6).flat_map(|id| (0..WAITING_PER_SLOT).map(move |_| id)).collect();
         others.push(6);

@@ -1,4 +1,4 @@
-//! Work on the threads of queries for somebody who waits on another runtime: [`Engine::apart`].
+//! Work on the query threads for a caller on another runtime: [`Engine::apart`].
 
 use datafusion::common::runtime::SpawnedTask;
 use tokio::runtime::Handle;
@@ -7,7 +7,7 @@ use crate::kernel::engine::Engine;
 use crate::kernel::error::QueryError;
 use crate::kernel::parts::given_up;
 
-/// `work` as a task of `runtime` that ends when nobody waits for it.
+/// Spawns `work` on `runtime`; the task is cancelled when its handle is dropped.
 pub(crate) fn spawned<T: Send + 'static>(
     runtime: &Handle,
     work: impl Future<Output = T> + Send + 'static,
@@ -17,12 +17,13 @@ pub(crate) fn spawned<T: Send + 'static>(
 }
 
 impl Engine {
-    /// What `work` gives: it queries, and computes with what it gets, which would keep a thread of sockets from other
-    /// connections. Dropping the future ends it; if it panics, so does whoever waits.
+    /// Runs `work` on the query threads and returns its result: for work that queries and then computes on the result,
+    /// which would block a socket thread for other connections. Dropping the future cancels it; if it panics, so does
+    /// the caller.
     ///
     /// # Errors
     ///
-    /// The runtime is going down.
+    /// The runtime is shutting down.
     pub async fn apart<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,

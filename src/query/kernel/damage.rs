@@ -1,4 +1,4 @@
-//! Tells damaged data files from bugs and from mistakes of a query, by the errors of those who read them.
+//! Classifies errors of readers of data files: distinguishes damaged files from bugs and from mistakes in a query.
 
 use std::error::Error;
 
@@ -10,9 +10,8 @@ use parquet::errors::ParquetError;
 use weir_storage::checksums::Damaged;
 use weir_storage::remote::{UNREACHABLE, unreachable};
 
-/// What is wrong with which file, if `error` comes from reading files. Checksums are checked below the
-/// reader of Parquet, so damage of a file written by Weir names the file. What the reader finds in files
-/// of other engines does not.
+/// Which file is damaged and how, if `error` comes from reading files. Checksums are verified below the Parquet reader,
+/// so damage of a file written by Weir names the file. Errors that the reader finds in files of other engines do not.
 pub(crate) fn in_files(error: &DataFusionError) -> Option<String> {
     let mut is_of_parquet = matches!(error.find_root(), DataFusionError::ParquetError(_));
     let first: &(dyn Error + 'static) = error;
@@ -26,18 +25,19 @@ pub(crate) fn in_files(error: &DataFusionError) -> Option<String> {
         is_of_parquet |= cause.is::<ParquetError>()
             || matches!(cause.downcast_ref(), Some(ArrowError::ParquetError(_)));
     }
-    // DataFusion has made text of some of the causes.
+    // DataFusion has turned some of the causes into text.
     is_of_parquet.then(|| match error.strip_backtrace() {
         text if text.contains("is damaged") => text,
         text => format!("{text}; `weir inspect --verify` names the file"),
     })
 }
 
-/// Whether the object store of the files has failed, which says nothing of the files.
+/// Whether the object store failed, which gives no evidence about the files themselves.
 pub(crate) fn is_unreachable(error: &DataFusionError) -> bool {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |cause| (*cause).source());
-    // The readers of Parquet make text of some causes; what a query has in its texts does not count.
+    // The Parquet readers turn some causes into text; only their errors are searched, as a query's own error text may
+    // contain the same words.
     unreachable(error).is_some()
         || causes.any(|cause| {
             let is_of_parquet = cause.is::<ParquetError>()
@@ -54,7 +54,7 @@ mod tests {
     use crate::kernel::error::QueryError;
     use weir_base::error::Kind;
 
-    /// An error of the readers, whether it is of a file, and the file that has to be named.
+    /// An error of the readers, whether it is about a file, and the file that must be named.
     #[test]
     fn damage_is_no_fault_of_the_query() {
         let damaged = || {

@@ -1,5 +1,5 @@
-//! The engine of the read path: [`Engine`]. It waits until a query can read its own writes, gives it a slot,
-//! and runs it on the query threads: SQL, plans, or a function that reads the identity store.
+//! The query engine of the read path: [`Engine`]. It waits until a query can read its own writes, acquires a slot for
+//! it, and runs it on the query threads: SQL, plans, or a function that reads the identity store.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -44,7 +44,7 @@ use weir_metadata::error::MetadataError;
 use weir_progress::Progress;
 use weir_progress::barrier::ReadBarrier;
 
-/// Pieces of an answer that may wait for a slow reader.
+/// Pieces of a result that may be buffered for a slow reader.
 const PIECES_QUEUE: usize = 4;
 /// A cheap handle on the engine, for the queries of one caller; clones share the engine.
 #[derive(Clone)]
@@ -54,15 +54,15 @@ pub struct Engine {
     held: Option<Arc<Held>>,
 }
 
-/// One state of a project, for several questions that belong together. It keeps files and rows that were replaced
-/// since then, so it counts no longer than one question may take.
+/// Snapshot of a project that several related queries share. It pins files and rows that have been replaced since, so
+/// it expires after the time limit of one query.
 struct Held {
     project: ProjectId,
     state: State,
-    /// The newest change of the project before the state was taken.
+    /// The project's newest change before the snapshot was taken.
     latest: u64,
     at: UnixMicros,
-    /// By the monotonic clock.
+    /// Expiry, by the monotonic clock.
     ends: Duration,
 }
 
@@ -72,13 +72,13 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     pub(crate) runtime: Handle,
     pub(crate) base: SessionState,
-    /// With files for what exceeds memory, which plans of one partition alone may use.
+    /// An environment with spill files, which only plans of one partition may use.
     pub(crate) spilling: Arc<RuntimeEnv>,
     pub(crate) admission: Admission,
     pub(crate) planning: Planning,
     pub(crate) pools: Pools,
     pub(crate) columns: Arc<Columns>,
-    /// Properties that were in columns at the end before.
+    /// Person properties that had cached columns when the server last stopped.
     pub(crate) asked: Mutex<Asks>,
     pub(crate) usage: Usage,
     pub(crate) clock: Clock,
@@ -87,7 +87,7 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // What is being read holds up the end of the process.
+        // A column that is still being read would delay the end of the process.
         self.columns.stop();
     }
 }
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine that runs on `runtime`, which should be its own: queries compute.
+    /// An engine that runs on `runtime`, which should be dedicated to it: queries are CPU-bound.
     ///
     /// # Errors
     ///
@@ -152,12 +152,12 @@ impl Engine {
         Self { shared: Arc::clone(&self.shared), caller, held: self.held.clone() }
     }
 
-    /// The same engine, whose views of `project` show the state as of now, as long as one query may take: what comes
-    /// in between several questions makes no difference between their answers. Reads of lists ([`Engine::read`]) are
-    /// not bound to it.
+    /// The same engine, with a snapshot of `project` as of now for all of its views, for at most the time limit of one
+    /// query: several queries see the same state, whatever is written between them. List reads ([`Engine::read`]) do
+    /// not use the snapshot.
     pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
         let Shared { settings, sources, clock, .. } = &*self.shared;
-        // Both before the state: what comes in between makes it look older than it is.
+        // Both are read before the snapshot: a change between makes it look older than it is.
         let (latest, at) = (self.latest_of(project), clock.now());
         self.wait().await?;
         let state = State::of(sources);
@@ -166,7 +166,7 @@ impl Engine {
         Ok(Self { shared: Arc::clone(&self.shared), caller: self.caller, held })
     }
 
-    /// The state that counts for a project, if one is held.
+    /// The snapshot of a project, if one is held and not expired.
     fn held(&self, project: ProjectId) -> Option<&Held> {
         let held = self.held.as_deref().filter(|held| held.project == project);
         held.filter(|held| self.shared.clock.monotonic() < held.ends)
@@ -176,8 +176,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// What was in the log at start is not published, or the identity store does not follow, within the time-out
-    /// of queries.
+    /// Within the query time limit, the records that were in the log at start were not published, or the identity store
+    /// did not catch up.
     pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
         let Shared { sources, base, planning, .. } = &*self.shared;
         if let Some(held) = self.held(project) {
@@ -187,7 +187,7 @@ impl Engine {
         View::of(base, planning, sources, project, State::of(sources))
     }
 
-    /// Answers SQL about `project` over the tables that a view has, written as `format`.
+    /// Runs SQL over the tables of a view of `project`, and writes the result as `format`.
     pub async fn file(
         &self,
         project: ProjectId,
@@ -200,7 +200,7 @@ impl Engine {
         self.written(planned, format).await.map_err(QueryError::of_query)
     }
 
-    /// The rows of what `planning` plans about `project`, as JSON lists.
+    /// Runs the query that `planning` plans for `project`, and returns its rows as JSON lists.
     pub async fn lists(
         &self,
         project: ProjectId,
@@ -221,7 +221,7 @@ impl Engine {
         let pool = Arc::clone(&self.shared.pools.rows);
         let (columns, types) = layout.head(&answer.schema);
         let has_more = answer.size.rows() >= layout.more_from;
-        // Cells may be looked up on the disk.
+        // Cells may require reads from disk.
         let writing = self.on_a_thread(move |stop| {
             let GatheredRows { schema, batches, size, held } = answer;
             let written = || -> Result<Bytes, QueryError> {
@@ -240,7 +240,7 @@ impl Engine {
         Ok(Lists { columns, types, rows, has_more, is_lasting, events, took })
     }
 
-    /// Plans on a thread that is made for that, in turn and as long as a query may take.
+    /// Plans on a planner thread, once one is free and within the time limit of a query.
     pub async fn planned<T: Send + 'static>(
         &self,
         planning: impl Future<Output = Result<T, QueryError>> + Send + 'static,
@@ -248,7 +248,7 @@ impl Engine {
         self.shared.planning.plan_in_turn(planning).await.map_err(QueryError::of_query)
     }
 
-    /// What `planning` plans as the caller may run it, in its slot.
+    /// Acquires a slot, and plans the query as its caller is permitted to run it.
     async fn prepared(
         &self,
         project: ProjectId,
@@ -270,15 +270,15 @@ impl Engine {
         let (mut query, events, is_lasting) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
-        // EXPLAIN has to stay the root of its plan, and is a few rows.
+        // EXPLAIN must remain the root of its plan, and returns only a few rows.
         if !explain::is_explained(query.logical_plan()) {
-            // One more than may be told, so that an answer is never cut short in silence.
+            // One row more than the limit, so that a result that exceeds it is detected instead of silently truncated.
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
         Ok(Planned { query, permit, events, is_lasting })
     }
 
-    /// All rows of an answer. Their memory is part of that of all queries.
+    /// All rows of a result. Their memory is accounted in the pool of all queries.
     async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
         let mut answer = self.begin(planned.query, None);
         let rows_max = self.shared.settings.query_rows_max;
@@ -297,31 +297,31 @@ impl Engine {
         Ok(GatheredRows { schema, batches, size, held })
     }
 
-    /// The answer to a query as text. Its memory is part of that of all queries until it is sent.
+    /// Runs a query and writes its result as text, whose memory is accounted in the pool of all queries until it is
+    /// sent.
     async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
         let answer = self.gathered(planned).await?;
         let pool = Arc::clone(&self.shared.pools.rows);
-        // A long one would keep the caller's thread from others.
+        // Writing a long one would block the caller's thread for others.
         self.on_a_thread(move |_| Ok(answer.written(format, &pool))).await?
     }
 
-    /// Waits until what was acknowledged before the call can be read.
+    /// Waits until every event acknowledged before the call can be read.
     ///
     /// # Errors
     ///
-    /// It did not come within the time-out of queries.
+    /// It did not happen within the query time limit.
     pub async fn wait(&self) -> Result<(), QueryError> {
         Ok(self.shared.barrier.wait().await?)
     }
 
-    /// What [`Engine::wait`] waits for, for those who read persons without a query.
+    /// The barrier of [`Engine::wait`], for callers that read persons without a query.
     pub fn barrier(&self) -> &ReadBarrier {
         &self.shared.barrier
     }
 
-    /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on
-    /// a thread that may wait for the disk. `work` ends early once the flag is set: the asker
-    /// is gone, or the time of queries is over.
+    /// Reads a fresh snapshot of the persons, with every event acknowledged before the call, on a thread that may block
+    /// on disk reads. `work` must end early once the flag is set: the client is gone, or the query time limit is over.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(IdentityView, &AtomicBool) -> Result<T, IdentityError> + Send + 'static,
@@ -336,8 +336,8 @@ impl Engine {
         self.on_a_thread(work).await
     }
 
-    /// Does what may wait for the disk. The flag is set once nobody waits for it any more, or the time of
-    /// queries is over.
+    /// Runs work that may block on disk reads. The flag is set once the caller is gone, or the query time limit is
+    /// over.
     pub(crate) async fn on_a_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> Result<T, IdentityError> + Send + 'static,
@@ -353,8 +353,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
-    /// persons. What they give is in the order of the ranges.
+    /// As [`Engine::read`], on several threads: each call of `work` gets a range of person numbers. The results are in
+    /// the order of the ranges.
     pub async fn read_in_parts<T: Send + 'static>(
         &self,
         work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
@@ -364,7 +364,7 @@ impl Engine {
     ) -> Result<Vec<T>, QueryError> {
         self.wait().await?;
         let permit = self.permit().await?;
-        // Given back when the threads have ended, whoever is still waiting for them.
+        // Released when the threads have ended, even if the caller no longer waits for them.
         let work = move |view: &IdentityView, numbers: Range<i64>, stop: &AtomicBool| {
             let _permit = &permit;
             work(view, numbers, stop)
@@ -372,7 +372,7 @@ impl Engine {
         self.view_in_parts(Arc::new(self.identities().view()), work).await
     }
 
-    /// The same of a view, by someone who has the right to run a query.
+    /// The same on a given view, for a caller that already has a permit.
     pub(crate) async fn view_in_parts<T: Send + 'static>(
         &self,
         view: Arc<IdentityView>,
@@ -392,8 +392,8 @@ impl Engine {
         }
     }
 
-    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
-    /// a failed send that the reader is gone.
+    /// Runs `work` on a thread that may block on disk reads, and returns the receiver of what it sends. A failed send
+    /// shows it that the reader is gone.
     ///
     /// # Errors
     ///
@@ -411,29 +411,29 @@ impl Engine {
         Ok(receiver)
     }
 
-    /// The right to run one list or look-up; waits for it as long as a query may take.
+    /// Acquires the right to run one list or look-up; waits for at most the query time limit.
     pub(crate) async fn permit(&self) -> Result<Permit, QueryError> {
         self.permit_for(Work::List).await
     }
 
-    /// The right to run one query of a kind; waits for it as long as a query may take.
+    /// Acquires the right to run one query of a kind; waits for at most the query time limit.
     pub(crate) async fn permit_for(&self, work: Work) -> Result<Permit, QueryError> {
         let limit = self.shared.settings.query_timeout;
         self.shared.admission.permit(self.caller, work, limit).await
     }
 
-    /// Does `work`, which may run several queries, within the time that one may take.
+    /// Runs `work`, which may include several queries, within the time limit of one.
     ///
     /// # Errors
     ///
-    /// It takes longer; dropping it ends its queries.
+    /// It takes longer; dropping it cancels its queries.
     pub async fn within_time<T>(&self, work: impl Future<Output = T>) -> Result<T, QueryError> {
         let limit = self.shared.settings.query_timeout;
         let done = tokio::time::timeout(limit, work).await;
         done.map_err(|_| QueryError::Timeout(limit))
     }
 
-    /// Counts a query that names these events, each once.
+    /// Records that a query names these events; each counts once.
     pub fn note_events_named<'n>(
         &self,
         project: ProjectId,
@@ -442,22 +442,23 @@ impl Engine {
         self.shared.usage.note(project, names, self.now());
     }
 
-    /// Writes which events queries have named since the last write.
+    /// Writes the counts of events named in queries since the last write.
     ///
     /// # Errors
     ///
-    /// The store failed; what was asked waits for the next write.
+    /// The store failed; the counts are kept for the next write.
     pub async fn write_usage(&self) -> Result<(), MetadataError> {
         self.shared.usage.write(self.metadata()).await
     }
 
-    /// The most rows of an answer.
+    /// Maximum rows of a result.
     pub fn rows_max(&self) -> usize {
         self.shared.settings.query_rows_max
     }
 
-    /// The newest change of a project's events, persons and groups: as long as it stays the same, so do these. 0
-    /// without one since the start. [`Engine::wait`] waits for every change that this has told.
+    /// Sequence number of the newest change of a project's events, persons and groups: while it stays the same, so do
+    /// these. 0 if there was none since the start. [`Engine::wait`] waits until every change up to a number returned
+    /// here can be read.
     pub fn latest_of(&self, project: ProjectId) -> u64 {
         if let Some(held) = self.held(project) {
             return held.latest;
@@ -468,18 +469,18 @@ impl Engine {
         }
     }
 
-    /// The time of the server's clock; that of the state, while one is held.
+    /// The time of the server's clock; while a snapshot is held, the time at which it was taken.
     pub fn now(&self) -> UnixMicros {
         let held = self.held.as_ref().and_then(|held| self.held(held.project));
         held.map_or_else(|| self.shared.clock.now(), |held| held.at)
     }
 
-    /// The time by a clock that is never set.
+    /// The time of a monotonic clock.
     pub fn monotonic(&self) -> Duration {
         self.shared.clock.monotonic()
     }
 
-    /// Persons and groups of a project, as its views show them.
+    /// Persons and groups of a project, as its views see them.
     pub fn persons(&self, project: ProjectId) -> Arc<IdentityView> {
         match self.held(project) {
             Some(held) => Arc::clone(&held.state.persons),
@@ -487,7 +488,7 @@ impl Engine {
         }
     }
 
-    /// The memory of queries, of which each takes what it needs.
+    /// The memory pool of queries.
     pub fn memory(&self) -> Arc<dyn MemoryPool> {
         Arc::clone(&self.shared.base.runtime_env().memory_pool)
     }
@@ -503,7 +504,7 @@ impl Engine {
     }
 }
 
-/// A query that can run, and what its plan says of it.
+/// A planned query that is ready to run, and facts derived from its plan.
 struct Planned {
     query: DataFrame,
     permit: Permit,
@@ -511,7 +512,8 @@ struct Planned {
     is_lasting: bool,
 }
 
-/// All rows of an answer, and what is held until they are written: the slot, as cells may take long, and their memory.
+/// All rows of a result, and what is held until they are written: the slot, as writing cells may take long, and the
+/// memory reservation.
 struct GatheredRows {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
@@ -525,7 +527,7 @@ impl GatheredRows {
         match rows::write(format, &self.schema, &self.batches, &mut text) {
             Ok(()) => Ok(text.into_bytes()),
             Err(_) if text.is_exhausted() => Err(too_long()),
-            // Writing to memory fails for values alone, such as a list in CSV.
+            // Writing to memory fails only for values without a form in the format, such as a list in CSV.
             Err(error) => {
                 let error = format!("the answer has no form in this format: {error}");
                 Err(QueryError::Invalid(error))

@@ -1,4 +1,4 @@
-//! Why a query is not answered: [`QueryError`].
+//! Errors of queries: [`QueryError`].
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use weir_identity::IdentityError;
 use weir_metadata::error::MetadataError;
 use weir_progress::barrier::BarrierError;
 
-/// What DataFusion adds to some errors, for its authors.
+/// What DataFusion appends to some errors, addressed to its authors.
 const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \
                     a bug report in our issue tracker: https://github.com/apache/datafusion/issues";
 
-/// What the errors of the parser begin with.
+/// Prefix of parser errors.
 const PARSER: &str = "sql parser error: ";
 
-/// Why a query is not answered.
+/// Why a query failed or was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// The query itself: syntax, names, types, values.
     #[error("{0}")]
     Invalid(String),
-    /// It needs more memory than queries may have.
+    /// It needs more memory than queries may use.
     #[error("the query needs more memory than it may have: {0}")]
     Memory(String),
     /// It took too long.
     #[error("the query took longer than {0:?}")]
     Timeout(Duration),
-    /// Its answer has more rows than the settings allow.
+    /// Its result has more rows than the settings allow.
     #[error("the answer has more than {0} rows: aggregate, or add a LIMIT")]
     TooManyRows(usize),
-    /// The state it asks about is not there yet.
+    /// The state that it must read is not available yet.
     #[error("{0}")]
     Unavailable(&'static str),
-    /// Too many queries are running or waiting; a later one may find a slot.
+    /// Too many queries are running or queued; a later one may find a slot.
     #[error("{0}")]
     Overloaded(&'static str),
     /// The identity store failed.
@@ -58,7 +58,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// What the asker can do about it.
+    /// The kind of the error, from which follows what the client can do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
@@ -71,8 +71,8 @@ impl QueryError {
         }
     }
 
-    /// The same where the caller wrote the query: what is not about files is its fault,
-    /// such as a wrong regular expression, or a bug of the planner that another query avoids.
+    /// Reclassifies an internal error of a query that the client wrote: what is not about files is the query's fault,
+    /// such as an invalid regular expression, or a bug of the planner that another query avoids.
     pub(crate) fn of_query(self) -> Self {
         let Self::Internal(error) = self else { return self };
         match error.find_root() {
@@ -83,7 +83,7 @@ impl QueryError {
             | DataFusionError::External(_) => Self::Internal(error),
             _ => {
                 let text = error.strip_backtrace();
-                // What follows is for the authors of DataFusion.
+                // What follows is addressed to the authors of DataFusion.
                 let text = text.split("\nThis issue was likely").next().unwrap_or_default();
                 Self::Invalid(text.to_owned())
             }
@@ -135,11 +135,11 @@ impl From<DataFusionError> for QueryError {
             | DataFusionError::NotImplemented(_)
             | DataFusionError::Execution(_)
             | DataFusionError::ArrowError(..) => {
-                // What stands around it names the step of planning that failed.
+                // Wrapping errors only name the step of planning that failed.
                 Self::Invalid(error.find_root().strip_backtrace().replace(PLEA, ""))
             }
             DataFusionError::ResourcesExhausted(text) => {
-                // What follows tells how much memory the queries of others have left.
+                // The rest would reveal how much memory the queries of others have left.
                 Self::Memory(text.split(" - ").next().unwrap_or_default().to_owned())
             }
             DataFusionError::External(inner)

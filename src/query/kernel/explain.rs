@@ -1,7 +1,7 @@
-//! `EXPLAIN` and `SHOW`, by caller. A physical plan shows the files, row counts and statistics that all
-//! projects share, and its metrics tell whether a value occurs in them; so the key of a project gets the
-//! logical plan, which has what the query says, and whether persons of the project were merged or split.
-//! Settings tell where files are.
+//! Restricts `EXPLAIN` and `SHOW` by caller. A physical plan shows the files, row counts and statistics that all
+//! projects share, and its metrics reveal whether a value occurs in them; so a project's key gets only the logical
+//! plan, which has the content of the query, and whether persons of the project were merged or split. Settings reveal
+//! where files are.
 
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -14,7 +14,7 @@ use crate::guard::Running;
 use crate::kernel::admission::Caller;
 use crate::kernel::error::QueryError;
 
-/// What stands in the first column for the logical plan.
+/// Value of the first column in the row of the logical plan.
 const LOGICAL_PLAN: &str = "logical_plan";
 
 /// The table of the settings, which `SHOW` reads.
@@ -25,12 +25,12 @@ pub(crate) fn is_explained(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
 }
 
-/// The query as `caller` may run it: an `EXPLAIN` of others than the operator becomes the text of the
-/// logical plan. Optimizes that plan, which may take long.
+/// The query as `caller` may run it: an `EXPLAIN` of any caller but the operator becomes the text of the optimized
+/// logical plan. Optimizing may take long.
 ///
 /// # Errors
 ///
-/// More of the plan is asked for than the logical plan, or it cannot be made.
+/// More than the logical plan is requested, or the plan cannot be made.
 pub(crate) fn permitted(
     query: DataFrame,
     caller: Caller,
@@ -67,7 +67,7 @@ pub(crate) fn permitted(
 
 /// # Errors
 ///
-/// There is an `EXPLAIN` below the root, or the settings are read.
+/// There is an `EXPLAIN` below the root, or the query reads the settings.
 fn refuse_inside(plan: &LogicalPlan) -> Result<(), QueryError> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {

@@ -1,6 +1,6 @@
-//! How a scan opens Parquet files: [`KeptFooters`] keeps footers and page indexes between queries, so that a query of
-//! many files reads rows only. Files never change, so what is kept stays right; the cache of the environment bounds
-//! its memory and forgets what was used least recently.
+//! Reader factory of Parquet files for scans: [`KeptFooters`] caches footers and page indexes across queries, so that a
+//! query of many files reads rows only. Files are immutable, so cache entries never become stale; the cache of the
+//! environment bounds its memory and evicts the least recently used entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use crate::events::table::store_url;
 
-/// Makes readers of files whose footers and page indexes are kept.
+/// Creates readers of files with cached footers and page indexes.
 #[derive(Debug)]
 pub(crate) struct KeptFooters {
     files: CachedParquetFileReaderFactory,
 }
 
 impl KeptFooters {
-    /// Those of an environment that has the store of the table.
+    /// Uses the cache of an environment in which the table's store is registered.
     ///
     /// # Errors
     ///
-    /// It has not: a bug.
+    /// It is not registered: a bug.
     pub(crate) fn of(environment: &RuntimeEnv) -> Result<Self> {
         let store = environment.object_store(store_url()?)?;
         let cache = environment.cache_manager.get_file_metadata_cache();
@@ -52,7 +52,7 @@ impl ParquetFileReaderFactory for KeptFooters {
     }
 }
 
-/// A file.
+/// The reader of one file.
 struct Reader {
     file: Box<dyn AsyncFileReader + Send>,
 }
@@ -69,8 +69,8 @@ impl AsyncFileReader for Reader {
         self.file.get_byte_ranges(ranges)
     }
 
-    /// With the page index, whatever is asked for: a scan asks for it later only if it can prune by it, and what is
-    /// read then is not kept.
+    /// Always includes the page index, whatever the options: a scan would load it later only if it can prune by it, and
+    /// what is loaded then is not cached.
     fn get_metadata<'a>(
         &'a mut self,
         options: Option<&'a ArrowReaderOptions>,

@@ -1,32 +1,32 @@
-//! Texts as numbers: [`Interner`]. Each different text is kept once, one after another.
+//! String interner: [`Interner`]. Maps each distinct text to a number; the texts are stored once, concatenated.
 
 use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
-/// Different texts, numbered from 0 on in the order in which they came.
+/// Distinct texts, numbered from 0 in the order of insertion.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     all: String,
-    /// Where each text ends in `all`.
+    /// End offset of each text in `all`.
     ends: Vec<usize>,
     numbers: HashTable<u32>,
     hasher: RandomState,
 }
 
 impl Interner {
-    /// An empty one that hashes as this one does.
+    /// An empty interner with the same hash function.
     pub(crate) fn emptied(&self) -> Self {
         Self { hasher: self.hasher.clone(), ..Self::default() }
     }
 
-    /// The hash of a text; another one in each process.
+    /// The hash of a text; it differs from process to process.
     pub(crate) fn hash(&self, text: &str) -> u64 {
         self.hasher.hash_one(text)
     }
 
-    /// The number of a text with this hash; `None` if there are as many texts as there are numbers.
+    /// The number of a text with this hash, which is added if it is new; `None` if the numbers are exhausted.
     pub(crate) fn insert(&mut self, text: &str, hash: u64) -> Option<u32> {
         let Self { all, ends, numbers, hasher } = self;
         let of = |number: u32| text_at(all, ends, number).unwrap_or_default();
@@ -40,24 +40,24 @@ impl Interner {
         Some(number)
     }
 
-    /// The text with a number.
+    /// The text of a number.
     pub fn get(&self, number: u32) -> Option<&str> {
         text_at(&self.all, &self.ends, number)
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Its memory.
+    /// Bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        // One byte for each place of a table besides its value.
+        // A hash table takes one control byte per slot besides the value.
         let table = self.numbers.capacity().saturating_mul(size_of::<u32>() + 1) * 8 / 7;
         self.all.capacity() + self.ends.capacity() * size_of::<usize>() + table
     }

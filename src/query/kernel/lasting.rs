@@ -1,5 +1,5 @@
-//! Whether an answer stays right while the tables of its project do not change: [`is_lasting`]. What has anything in it
-//! that is not known to is said not to.
+//! Decides whether a result may be cached while the tables of its project do not change: [`is_lasting`]. It works by an
+//! allowlist: a plan with any other node, table or function is not cacheable.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -9,16 +9,16 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
 use crate::dialect::filtered;
 use crate::events::table::OWN_EVENTS;
 
-/// Tables that change with the log of their project alone, and rows that are part of a plan. Those of definitions and of
-/// warnings are written later than their records, and by users.
+/// Tables that change only with the log of their project, and rows that are part of the plan itself. Not included are
+/// tables of definitions and warnings: they are written later than their log records, and by users.
 const TABLES: [&str; 7] =
     ["events", OWN_EVENTS, "persons", "person_distinct_ids", "groups", "sessions", UNNAMED_TABLE];
 
-/// The schema of the tables.
+/// The schema of these tables.
 const SCHEMA: &str = "public";
 
-/// Whether the answer of a plan, not optimized yet, depends on nothing but the tables of events, persons and groups. The
-/// current time, random numbers and settings are not among them.
+/// Whether the result of an unoptimized plan depends only on the tables of events, persons and groups, and not on the
+/// current time, random numbers or settings.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Work on all persons, cut into ranges of their numbers and done by as many threads as queries have.
+//! Parallel work on all persons, by ranges of person numbers, on as many threads as queries have.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use tokio::task::JoinError;
 use crate::kernel::error::QueryError;
 use crate::kernel::ranges::ranges;
 
-/// Ranges for each thread: persons of several projects lie unevenly.
+/// Ranges per thread, for balance: the persons of a project are unevenly distributed over the numbers.
 const RANGES_PER_THREAD: usize = 8;
 
-/// Does `work` for ranges that together are `numbers`, and gives the results in their order, or an
-/// error, after which no further range is begun. `work` should look now and then whether anybody still
-/// wants it.
+/// Runs `work` on ranges that together cover `numbers`, and returns the results in their order, or an error, after
+/// which no further range is started. `work` should check now and then whether it has been cancelled.
 ///
 /// # Errors
 ///
-/// The work panicked, or the runtime is going down.
+/// The work panicked, or the runtime is shutting down.
 pub(crate) async fn in_parts<T: Send + 'static, E: Send + 'static>(
     runtime: &Handle,
     numbers: Range<i64>,
@@ -31,11 +30,11 @@ pub(crate) async fn in_parts<T: Send + 'static, E: Send + 'static>(
     in_pieces(runtime, ranges, work).await
 }
 
-/// The same with pieces of whatever kind.
+/// The same for pieces of any type.
 ///
 /// # Errors
 ///
-/// The work panicked, or the runtime is going down.
+/// The work panicked, or the runtime is shutting down.
 pub(crate) async fn in_pieces<P, T, E>(
     runtime: &Handle,
     pieces: Vec<P>,
@@ -74,7 +73,7 @@ where
     Ok(outcome.map(|()| done.into_iter().map(|(_, result)| result).collect()))
 }
 
-/// The answer to a query whose threads did not come to their end.
+/// The error of a query whose threads were aborted.
 pub(crate) fn given_up(_: JoinError) -> QueryError {
     QueryError::Unavailable("the query was given up")
 }

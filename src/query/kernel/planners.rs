@@ -1,4 +1,4 @@
-//! Threads on which plans are made: [`Planners`], and [`Planning`], a handle on them.
+//! Threads on which queries are planned: [`Planners`], and [`Planning`], a handle on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use tokio::time::timeout;
 
 use crate::kernel::error::QueryError;
 
-/// Threads that plan. Planning computes for long and does not yield, so it has threads on which it holds
-/// up nobody, with the stack of the threads of queries, for which
-/// [`check`](crate::guard::complexity::check) is made. One that takes too long goes on to its end with
-/// nobody waiting for it; so there may be more of them than there are slots, up to a limit.
+/// Planner threads. Planning is CPU-bound for long and does not yield, so it runs on separate threads where it blocks
+/// no query, with the stack size of the query threads, which the limits of [`check`](crate::guard::complexity::check)
+/// assume. Planning that exceeds its time limit still runs to its end after the caller has given up; so there may be
+/// more planner threads than query slots, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Planners {
     free: Arc<Semaphore>,
 }
 
 impl Planners {
-    /// As many as there are queries at once, and as many again that nobody waits for.
+    /// Two per concurrent query: as many as there are query slots, and as many again whose callers have given up.
     pub(crate) fn new(queries_max: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(queries_max.max(1).saturating_mul(2))) }
     }
 
-    /// Does `planning` on a thread of its own.
+    /// Runs `planning` on a thread of its own.
     ///
     /// # Errors
     ///
-    /// It fails, takes too long, or too many that take too long are under way.
+    /// It fails, takes too long, or all threads are occupied by planning that takes too long.
     pub(crate) async fn plan<T, E>(
         &self,
         runtime: &Handle,
@@ -46,7 +46,7 @@ impl Planners {
         on_thread(planner, runtime, limit, planning).await
     }
 
-    /// The same for what has no slot of a query yet, so that any number of requests may plan at once: it waits for a
+    /// The same for a caller without a query slot, so that any number of requests may plan at once: it waits for a free
     /// thread.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ where
     }
 }
 
-/// The planners with what each plan is made within.
+/// The planners, with the runtime and the time limit of each planning.
 #[derive(Clone, Debug)]
 pub(crate) struct Planning {
     planners: Arc<Planners>,
@@ -104,7 +104,7 @@ pub(crate) struct Planning {
 }
 
 impl Planning {
-    /// On threads of `runtime`, within `limit` each.
+    /// Plans on threads of `runtime`, within `limit` each.
     pub(crate) fn new(planners: Planners, runtime: Handle, limit: Duration) -> Self {
         Self { planners: Arc::new(planners), runtime, limit }
     }
@@ -156,8 +156,8 @@ mod tests {
     /// Longer than any of this takes.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Goal: planning holds up no thread of queries, and ends for the caller with the time-out; what goes on
-    /// without a caller is bounded. Method: it blocks until it is told to go on, and there is one thread.
+    /// Goal: planning blocks no query thread, and its caller gets an error at the time limit; planning that goes on
+    /// without a caller is bounded. Method: planning blocks on a channel, and there is one thread.
     #[test]
     fn planning_holds_up_nobody() {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -1,8 +1,8 @@
-//! Ranges of numbers of persons that are worked on one by one: [`ranges`].
+//! Splits person numbers into ranges that are processed one by one: [`ranges`].
 
 use std::ops::Range;
 
-/// About so many ranges that together are `numbers`.
+/// About `count` ranges that together cover `numbers`.
 pub(crate) fn ranges(numbers: Range<i64>, count: usize) -> Vec<Range<i64>> {
     let length = numbers.end.saturating_sub(numbers.start).max(0);
     let count = i64::try_from(count.max(1)).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! Expressions of a node of a plan rewritten under the names that they had: [`map_named`]. What the rewriting is, is the
-//! matter of the rule that asks for it.
+//! Rewrites the expressions of a plan node while preserving their output names: [`map_named`]. The rewrite itself is
+//! passed in by the calling rule.
 
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// The columns that the expressions of a node are made of: those of its inputs, and for a scan those of its table.
+/// The columns that a node's expressions may use: those of its inputs, and for a scan those of its table.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub(crate) fn columns_of(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(columns)
 }
 
-/// The node with its expressions rewritten, each under its name.
+/// The node with each of its expressions rewritten under its old name.
 pub(crate) fn map_named(
     plan: LogicalPlan,
     mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
@@ -33,7 +33,7 @@ pub(crate) fn map_named(
         Ok(rewrite(expression)?.update_data(|expression| name.restore(expression)))
     };
     plan.map_expressions(|expression| match expression {
-        // It is its expressions that have names, and it cannot have one.
+        // A grouping set cannot have a name; its inner expressions have.
         Expr::GroupingSet(_) => expression.map_children(&mut named),
         _ => named(expression),
     })
@@ -50,7 +50,7 @@ mod tests {
 
     use super::map_named;
 
-    /// Goal: what is inside of a set of groups is rewritten, and the aggregate has the set itself.
+    /// Goal: expressions inside a grouping set are rewritten, and the aggregate still has the set itself.
     #[test]
     fn sets_of_groups_stay_sets() {
         let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);

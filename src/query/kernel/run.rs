@@ -1,8 +1,8 @@
-//! How a planned query runs: [`Engine::stream`]. On the query threads, within limits of memory, time and
-//! number, and to its end only while somebody waits for it.
+//! Execution of a planned query: [`Engine::stream`]. It runs on the query threads, within limits of memory, time and
+//! concurrency, and is cancelled once its reader is gone.
 //!
-//! A plan that exceeds the memory of queries before its first batch is sent is made again for little
-//! memory ([`sparing`]), and only that one spills.
+//! A plan that exceeds the query memory before its first batch is sent is planned again for little memory
+//! ([`sparing`]), and only that second plan spills.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::kernel::planners::broken_down;
 use crate::kernel::sparing::sparing;
 use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
 
-/// Batches of an answer that may wait for a slow reader.
+/// Batches of a result that may be buffered for a slow reader.
 const ANSWER_QUEUE: usize = 4;
 
-/// What a plan is optimized for.
+/// What a plan is optimized for: speed or little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     Fast,
@@ -40,7 +40,7 @@ enum Effort {
 }
 
 impl Engine {
-    /// Runs `query` to its end, with as many rows as it says: the caller bounds them.
+    /// Runs `query` to its end, and returns all of its rows: the caller must bound their number.
     pub async fn collect(
         &self,
         query: DataFrame,
@@ -48,7 +48,7 @@ impl Engine {
         self.stream(query).await?.gathered().await
     }
 
-    /// The same in a slot of the kind that SQL takes: for what reads very many events, so that one slot is left
+    /// The same in a slot of the kind that SQL takes, for queries that read very many events, so that one slot is left
     /// for lists.
     pub async fn compute(&self, query: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
@@ -56,7 +56,7 @@ impl Engine {
         Ok(batches)
     }
 
-    /// All batches of `query` if they are small; `None` if they have more rows or bytes than that.
+    /// All batches of `query` if the result is small; `None` if it has more rows or bytes than given.
     pub async fn compute_small(
         &self,
         query: DataFrame,
@@ -78,23 +78,23 @@ impl Engine {
         Ok(Some(batches))
     }
 
-    /// Begins to run `query`. Dropping the answer ends the query.
+    /// Starts to run `query`. Dropping the [`Answer`] cancels the query.
     ///
     /// # Errors
     ///
-    /// See [`QueryError`]; more may come with the batches.
+    /// See [`QueryError`]; further errors may come with the batches.
     pub async fn stream(&self, query: DataFrame) -> Result<Answer, QueryError> {
         let permit = self.permit().await?;
         Ok(self.begin(query, Some(permit)))
     }
 
-    /// Begins to run `query` in its slot; without a permit, in one that the caller has.
+    /// Starts to run `query` in the slot of `permit`; without a permit, in a slot that the caller holds.
     pub(crate) fn begin(&self, query: DataFrame, permit: Option<Permit>) -> Answer {
         let schema = Arc::clone(query.schema().inner());
         let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
         let shared = Arc::clone(&self.shared);
         let running = Running::within(&shared.clock, shared.settings.query_timeout);
-        // A task that is inside of a call is not dropped before the call ends.
+        // A task inside a function call is not dropped before the call ends, so a flag stops the function.
         let stop = running.stopped_on_drop();
         let runtime = shared.runtime.clone();
         let task = spawned(&runtime, run(query, sender, shared, permit, running));
@@ -133,7 +133,7 @@ async fn run(
     }
 }
 
-/// Plans and runs, once more for little memory if that runs out before there is an answer.
+/// Plans and runs; if memory runs out before the first batch is sent, does so once more for little memory.
 async fn answer(
     query: DataFrame,
     sender: &mpsc::Sender<Result<RecordBatch, QueryError>>,
@@ -160,7 +160,7 @@ async fn answer(
     }
 }
 
-/// One attempt to answer.
+/// One attempt to plan and run the query.
 struct Attempt {
     state: SessionState,
     plan: LogicalPlan,
@@ -169,7 +169,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Plans and runs. `is_sent` becomes true once there is a batch.
+    /// Plans and runs. Sets `is_sent` once a batch has been sent.
     async fn run(
         mut self,
         shared: &Shared,
@@ -187,7 +187,7 @@ impl Attempt {
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             *is_sent = true;
-            // A reader that hung up drops the answer, and this task with it.
+            // A reader that hung up drops the [`Answer`], and this task with it.
             if sender.send(Ok(batch)).await.is_err() {
                 break;
             }
@@ -195,12 +195,12 @@ impl Attempt {
         Ok(())
     }
 
-    /// The plan that runs, and what it runs with.
+    /// The physical plan and its task context.
     async fn physical(self) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
         let Self { mut state, mut plan, effort, running } = self;
         let rows_max = state.config().batch_size();
         running.set_planning(true);
-        // Texts can be spilled, the table of numbers cannot.
+        // Sets of texts can be spilled, the hash table of numbers cannot.
         if effort == Effort::Fast {
             plan = distinct_persons::of_numbers(plan, &state)?;
         }
@@ -213,7 +213,7 @@ impl Attempt {
     }
 }
 
-/// The batches of an answer as they come.
+/// The batches of a result as a stream.
 #[derive(Debug)]
 pub struct Answer {
     /// Columns of the batches.
@@ -224,7 +224,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// All batches, and their columns.
+    /// All batches, and their schema.
     async fn gathered(mut self) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next().await {
@@ -238,7 +238,7 @@ impl Answer {
         if let Some(batch) = self.batches.recv().await {
             return Some(batch);
         }
-        // A task that broke down sends no error, and its answer is not whole.
+        // A task that panicked sends no error, and its result is incomplete.
         self.task.take()?.await.err().map(|error| Err(broken_down(error)))
     }
 }

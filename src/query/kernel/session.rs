@@ -1,5 +1,5 @@
-//! The one builder of DataFusion sessions: options, limits, functions, and the environment whose memory and
-//! files all queries share.
+//! Builder of all DataFusion sessions: options, limits, functions, and the runtime environment with the memory and
+//! spill files that all queries share.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::persons::person_keys::NarrowPersons;
 use crate::{functions, guard};
 use weir_base::config::query::QueryConfig;
 
-/// Memory for footers and page indexes of Parquet files.
+/// Memory of the cache of Parquet footers and page indexes.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
 
 /// A session without tables.
@@ -36,15 +36,15 @@ pub(crate) fn session(
     config.options_mut().execution.time_zone = Some("UTC".to_owned());
     config.options_mut().execution.enforce_batch_size_in_joins = true;
     config.options_mut().sql_parser.enable_ident_normalization = true;
-    // It takes memory for as many groups as its LIMIT says, whether there are so many or not.
+    // It reserves memory for as many groups as the LIMIT, whether there are so many or not.
     config.options_mut().optimizer.enable_topk_aggregation = false;
-    // Filters that joins and ORDER BY with LIMIT make as they run: in this version they reach a scan by the names
-    // of columns, so that one alias of a table may get the bound of another (DataFusion 25244).
+    // Dynamic filters, which joins and ORDER BY with LIMIT create as they run: in this version they reach a scan by
+    // column name, so that one alias of a table may get the bound of another (DataFusion 25244).
     config.options_mut().optimizer.enable_topk_dynamic_filter_pushdown = false;
     config.options_mut().optimizer.enable_join_dynamic_filter_pushdown = false;
     config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // It computes JSON accesses right above the scan, and in this version takes columns there as they are stored: the
-    // person of an event would be the one before all merges (DataFusion 25414).
+    // It evaluates JSON accesses right above the scan, and in this version reads columns there as stored: an event's
+    // person would be the one before all merges (DataFusion 25414).
     config.options_mut().optimizer.enable_leaf_expression_pushdown = false;
     let builder = SessionStateBuilder::new()
         .with_config(config)

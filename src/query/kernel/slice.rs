@@ -1,7 +1,7 @@
-//! Parts of what does not fit into memory at once: [`Slice`]. What has a hash is divided by it, each part is for one
-//! pass over a plan, and a part that is still too large is halved while its pass goes on.
+//! Hash partitions of data that does not fit into memory at once: [`Slice`]. Each partition is processed in its own
+//! pass over a plan, and one that is still too large is halved during its pass.
 
-/// A part: what has a hash that leaves this rest when it is divided by a power of two.
+/// A partition: the keys of which the hash modulo a power of two is this remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     slices: u64,
@@ -9,16 +9,16 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Everything.
+    /// The partition of all keys.
     pub const ALL: Self = Self { slices: 1, rest: 0 };
 
-    /// Whether what has this hash is of it.
+    /// Whether a key with this hash is in the partition.
     pub fn has(self, hash: u64) -> bool {
-        // Hash tables use the lowest and the highest bits.
+        // Hash tables use the lowest and the highest bits, so this uses bits between.
         (hash >> 24) & (self.slices - 1) == self.rest
     }
 
-    /// Its two halves; `None` if everything would be in more than `slices_max` parts.
+    /// Its two halves; `None` if there would be more than `slices_max` partitions in total.
     pub fn halves(self, slices_max: u64) -> Option<[Self; 2]> {
         let slices = self.slices.checked_mul(2).filter(|slices| *slices <= slices_max)?;
         Some([self.rest, self.rest + self.slices].map(|rest| Self { slices, rest }))

@@ -9,7 +9,7 @@ use weir_metadata::Metadata;
 use weir_progress::Progress;
 use weir_storage::store::Store;
 
-/// What queries read.
+/// The data sources of queries.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// The events table.
@@ -18,12 +18,12 @@ pub struct Sources {
     pub identities: Identities,
     /// Definitions and warnings.
     pub metadata: Metadata,
-    /// How far the log is published; readers of persons wait for the identity store to get there.
+    /// How far the log is published; readers of persons wait until the identity store has reached it.
     pub progress: Progress,
-    /// The table of persons, from which columns are read; without it they are read from the rows of persons.
+    /// The person table, from which columns are read; without it they are read from the rows of persons.
     pub persons: Option<Arc<PersonTable>>,
-    /// Where it is noted at the end which columns there were.
+    /// The file in which the cached columns are recorded at shutdown.
     pub asked: Option<PathBuf>,
-    /// The directory of what queries write when they exceed their memory; without it that of the system.
+    /// The directory of spill files; without it the system's temporary directory.
     pub spill: Option<PathBuf>,
 }

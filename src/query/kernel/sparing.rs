@@ -1,13 +1,12 @@
-//! Plans that need little memory: [`sparing`]. They take longer than others.
+//! Planning for little memory: [`sparing`]. Such plans are slower.
 //!
-//! - What does not fit is spilled.
-//! - A hash join holds one of its sides in memory and cannot spill, so joins become such of sorted inputs.
-//! - Each operator of each partition gets a share of the memory, and one whose share is too small for a
-//!   batch fails: so there is one partition, and batches are small.
-//! - Joins keep the columns of their inputs. To leave some out, DataFusion reads wrong columns in the condition
-//!   of a merge join (issue 24414, mended after 55.2): other rows, or a panic.
-//! - Nothing divides rows among partitions, which waits for ever if it spills
-//!   ([`spill`](crate::kernel::spill)).
+//! - What does not fit into memory is spilled.
+//! - A hash join holds one side in memory and cannot spill, so joins become merge joins of sorted inputs.
+//! - The memory is divided among all operators of all partitions, and an operator whose share is too small for a batch
+//!   fails: so there is one partition, and batches are small.
+//! - Joins keep all columns of their inputs. When some are left out, DataFusion reads wrong columns in the condition of
+//!   a merge join (issue 24414, mended after 55.2): other rows, or a panic.
+//! - No operator repartitions rows, as that blocks forever if it spills ([`spill`](crate::kernel::spill)).
 
 use std::sync::Arc;
 
@@ -24,18 +23,18 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::repartition::RepartitionExec;
 
-/// Rows of a batch.
+/// Maximum rows per batch.
 const BATCH_ROWS: usize = 512;
 
-/// The rule that leaves columns out of the inputs of joins.
+/// The rule that drops columns from the inputs of joins.
 const NARROWING: &str = "ProjectionPushdown";
 
-/// Memory that each sort keeps to merge what it has spilled.
+/// Memory that each sort reserves to merge what it has spilled.
 const MERGE_BYTES: usize = 256 << 10;
 
-/// `state`, for plans that need little memory and spill to the files of `environment`.
+/// `state` for plans that need little memory and spill to the files of `environment`.
 pub(crate) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> SessionState {
-    // Joins come first, since other rules bring their inputs into order; and others divide rows again.
+    // Joins are replaced first, since other rules sort their inputs; repartitions last, since other rules add them.
     let first = Replace { name: "merge_joins", instead: merge_join };
     let last = Replace { name: "coalesce", instead: coalesce };
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(first)];
@@ -46,7 +45,7 @@ pub(crate) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> Ses
     let mut config = state.config().clone().with_batch_size(rows).with_target_partitions(1);
     let execution = &mut config.options_mut().execution;
     execution.sort_spill_reservation_bytes = MERGE_BYTES;
-    // Less than this is sorted as one batch, a copy for which there may be no room.
+    // Anything below this threshold is sorted as one batch: a copy for which there may be no memory.
     execution.sort_in_place_threshold_bytes = 0;
     SessionStateBuilder::new_from_existing(state)
         .with_config(config)
@@ -57,7 +56,7 @@ pub(crate) fn sparing(state: SessionState, environment: &Arc<RuntimeEnv>) -> Ses
 
 type Operator = Arc<dyn ExecutionPlan>;
 
-/// What comes in the place of an operator; None where it stays.
+/// The replacement of an operator; None to leave it as it is.
 type Instead = Result<Option<Operator>>;
 
 /// A rule that replaces operators one by one.
@@ -85,8 +84,9 @@ impl PhysicalOptimizerRule for Replace {
     }
 }
 
-/// A join of sorted inputs, if there is one like this: `NOT IN` minds nulls, and lists have no order. Nor
-/// are outer and anti joins with a condition replaced, of which DataFusion has had many errors.
+/// A merge join in place of a hash join, where one can replace it. Not replaced are null-aware joins (`NOT IN`), joins
+/// on nested types, which have no order, and outer and anti joins with a condition, in which DataFusion has had many
+/// errors.
 fn merge_join(node: &Operator) -> Instead {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(None) };
     let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
@@ -105,7 +105,7 @@ fn merge_join(node: &Operator) -> Instead {
     Ok(Some(Arc::new(join)))
 }
 
-/// All partitions together, where their rows are divided among one.
+/// Merges all partitions in place of a repartition into a single one.
 fn coalesce(node: &Operator) -> Instead {
     let divided = node.downcast_ref::<RepartitionExec>();
     let divided = divided.filter(|it| it.partitioning().partition_count() == 1);

@@ -1,10 +1,9 @@
-//! Files of queries that exceed their memory: [`files`]. They belong to one process; what a killed one left
-//! is removed by the next.
+//! Spill files of queries that exceed their memory: [`files`]. They belong to one process; files left by a killed
+//! process are removed by the next.
 //!
-//! Plans of several partitions do not spill ([`without`]). The operator that divides rows among partitions
-//! waits for ever where several of its inputs spill at once, with all that it holds: DataFusion's issue
-//! 24883, in all releases up to 55.2. Such a plan fails and is made again, in one partition
-//! ([`sparing`](crate::kernel::sparing)).
+//! Plans of several partitions do not spill ([`without`]). The operator that repartitions rows blocks forever if
+//! several of its inputs spill at once, and keeps all that it holds: DataFusion's issue 24883, in all releases up to
+//! 55.2. Such a plan fails instead and is made again with one partition ([`sparing`](crate::kernel::sparing)).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 
-/// The same environment, with the same memory and caches, where nothing spills.
+/// The same environment, with the same memory and caches, but without spilling.
 ///
 /// # Errors
 ///
@@ -24,8 +23,8 @@ pub(crate) fn without(environment: &RuntimeEnv) -> Result<Arc<RuntimeEnv>, DataF
     RuntimeEnvBuilder::from_runtime_env(environment).with_disk_manager_builder(none).build_arc()
 }
 
-/// Where queries spill: into `directory`, which is theirs alone, or that of the system; at most `bytes_max`
-/// all together.
+/// Where queries spill: to `directory`, which is used by nothing else, or the system's temporary directory; at most
+/// `bytes_max` in total.
 pub(crate) fn files(directory: Option<&Path>, bytes_max: u64) -> DiskManagerBuilder {
     let mode = match directory.map(|directory| (directory, emptied(directory))) {
         Some((directory, Ok(()))) => DiskManagerMode::Directories(vec![directory.to_path_buf()]),

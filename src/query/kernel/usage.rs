@@ -1,6 +1,6 @@
-//! How often queries name an event: gathered in memory, and written to the metadata store now and
-//! then. What counts is a query that was asked and could be planned, whatever it answers: a list of
-//! events of one name, values of properties of some, SQL that compares the column `event` with a name.
+//! Counts how often queries name an event: in memory, and written to the metadata store now and then. A query counts
+//! once it has been planned, whatever its result: a list of events of one name, values of properties of some events,
+//! SQL that compares the column `event` with a name.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,16 +15,16 @@ use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::event_usage::EventUsage;
 
-/// The column that has the names of events, in whatever table.
+/// The column with the names of events, in any table.
 const EVENT: &str = "event";
 
-/// Names of one query that count; of more, the first in their order.
+/// Maximum names counted per query; of more, the first in sort order count.
 const NAMES_MAX: usize = 100;
 
-/// Names and days that may wait for the next write; of more, the queries are not counted.
+/// Maximum pairs of name and day that wait for the next write; further ones are not counted.
 const WAITING_MAX: usize = 10_000;
 
-/// What was asked since the last write.
+/// Uses of event names since the last write.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<HashMap<(ProjectId, String, i64), u64>>);
 
@@ -43,11 +43,11 @@ impl Usage {
         }
     }
 
-    /// Writes what was asked since the last write.
+    /// Writes the uses since the last write.
     ///
     /// # Errors
     ///
-    /// The store failed; what was asked waits for the next write.
+    /// The store failed; the counts are kept for the next write.
     pub(crate) async fn write(&self, metadata: &Metadata) -> Result<(), MetadataError> {
         let taken = std::mem::take(&mut *self.0.lock());
         let taken = taken.into_iter();
@@ -73,7 +73,7 @@ impl Usage {
     }
 }
 
-/// The texts that a plan compares the column `event` with, by `=` or `IN`.
+/// The texts with which a plan compares the column `event`, by `=` or `IN`.
 pub(crate) fn events_named(plan: &LogicalPlan) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let found = plan.apply_with_subqueries(|node| {
@@ -84,7 +84,7 @@ pub(crate) fn events_named(plan: &LogicalPlan) -> BTreeSet<String> {
             })
         })
     });
-    // A plan that cannot be walked names nothing.
+    // A plan that cannot be walked counts as naming no events.
     if found.is_err() { BTreeSet::new() } else { names }
 }
 

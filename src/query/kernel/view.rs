@@ -1,4 +1,4 @@
-//! What one reader sees: the tables of one project as of one moment, and the planner over them.
+//! Snapshot of the tables of one project at one moment, and the planner over them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ use weir_storage::delta::stats::Value;
 pub use weir_storage::exact::ExactColumns;
 use weir_storage::store::Snapshot;
 
-/// One state of the stores, of all projects.
+/// One state of the stores, with all projects.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) persons: Arc<IdentityView>,
@@ -61,17 +61,17 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// That of now.
+    /// The current state.
     pub(crate) fn of(sources: &Sources) -> Self {
         let Sources { store, identities, .. } = sources;
         let persons = Arc::new(identities.view());
-        // Deletions before events: they may be no newer.
+        // Deletions are read before events: they must not be newer.
         let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
         Self { persons, overrides, deletions, events: store.snapshot() }
     }
 }
 
-/// What one reader sees, and the planner over it. A clone shares both.
+/// A snapshot of a project's tables, and the planner over it. Clones share both.
 #[derive(Clone)]
 pub struct View {
     context: SessionContext,
@@ -81,9 +81,9 @@ pub struct View {
     persons: Arc<PersonNumbers>,
     /// The tables as they are stored, with times in UTC.
     tables: BTreeMap<String, Arc<dyn TableProvider>>,
-    /// That of the project.
+    /// The calendar of the project.
     calendar: Calendar,
-    /// Whether there are events that `{filters}` stands for.
+    /// Whether the rows that replace `{filters}` are registered.
     is_filtered: bool,
 }
 
@@ -94,11 +94,11 @@ impl std::fmt::Debug for View {
 }
 
 impl View {
-    /// The tables of `project` as of a state. Definitions are those of now.
+    /// The tables of `project` as of a state. Definitions are the current ones.
     ///
     /// # Errors
     ///
-    /// DataFusion refuses them: a bug.
+    /// DataFusion refuses a table: a bug.
     pub(crate) fn of(
         base: &SessionState,
         planning: &Planning,
@@ -133,7 +133,7 @@ impl View {
         catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
         let mut config = base.config().clone().with_extension(Arc::clone(&persons));
         config.options_mut().execution.time_zone = Some(calendar.zone.clone());
-        // The first that plans an access does: before those of the default features.
+        // The first planner that accepts an access plans it: so this one precedes those of the default features.
         let planners = base.expr_planners().iter().cloned();
         let planners = std::iter::once(Arc::new(PropertyPlanner { exact }) as Arc<dyn ExprPlanner>)
             .chain(planners);
@@ -156,7 +156,7 @@ impl View {
         })
     }
 
-    /// The same tables, and the events that `{filters}` stands for: these, with the columns of `events`.
+    /// The same tables, and the events that match `{filters}`: these, with the columns of `events`.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl View {
         Ok(Self { is_filtered: true, ..self })
     }
 
-    /// Events with the columns of `events` alone.
+    /// Events with the columns of table `events` only.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl View {
         Ok(events.select(columns.collect::<Vec<_>>())?)
     }
 
-    /// Lets statements name rows from now on, as the one table in the schema of those that are chosen for a question.
+    /// Registers rows that statements can name from now on, as the only table in the schema of rows chosen for a query.
     fn name_rows(&self, table: &str, rows: DataFrame) -> Result<(), QueryError> {
         let schema = MemorySchemaProvider::new();
         let rows = local_time::rows(rows, &self.calendar.zone)?;
@@ -185,11 +185,11 @@ impl View {
         self.register(filtered::SCHEMA, Arc::new(schema))
     }
 
-    /// Rows that are there already as those of a plan.
+    /// A plan of rows that are already in memory.
     ///
     /// # Errors
     ///
-    /// DataFusion refuses them: a bug.
+    /// DataFusion refuses the rows: a bug.
     pub fn rows(&self, rows: RecordBatch) -> Result<DataFrame, QueryError> {
         Ok(self.context.read_batch(rows)?)
     }
@@ -211,18 +211,17 @@ impl View {
         Ok(())
     }
 
-    /// Which columns of the events say all about their properties.
+    /// Which typed columns of events hold the complete value of their property.
     pub fn exact(&self) -> ExactColumns {
         exact(&self.events)
     }
 
-    /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
-    /// of all projects.
+    /// Bounds of the time of events; `None` if there are no events. They are computed over all projects.
     pub fn event_times(&self) -> Option<(UnixMicros, UnixMicros)> {
         self.times("timestamp", column::TIMESTAMP)
     }
 
-    /// The same of the times at which events were received.
+    /// The same for the times at which events were received.
     pub fn arrival_times(&self) -> Option<(UnixMicros, UnixMicros)> {
         self.times("received_at", column::RECEIVED_AT)
     }
@@ -238,8 +237,9 @@ impl View {
         files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings. It recurses over what users
-    /// wrote, so it is for threads that plan: see [`Engine::planned`](crate::kernel::engine::Engine::planned).
+    /// Plans one SQL statement. Only queries are accepted: nothing that changes tables, files or settings. It recurses
+    /// over what users wrote, so it must run on a planner thread: see
+    /// [`Engine::planned`](crate::kernel::engine::Engine::planned).
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl View {
         }
     }
 
-    /// Plans a query over rows, which are called `table`, with expressions of users, as [`View::sql`] does.
+    /// As [`View::sql`], plans a query that is composed of users' expressions, over rows that it names `table`.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl View {
         self.explained(composed.statement(table)?, "").await
     }
 
-    /// Does `planning` with the view on a thread that plans.
+    /// Runs `planning` with the view on a planner thread.
     ///
     /// # Errors
     ///
@@ -285,8 +285,8 @@ impl View {
         self.planning.plan_in_turn(planning(self.clone())).await.map_err(QueryError::of_query)
     }
 
-    /// Plans what was parsed of `sql`. Boxed, so that DataFusion's planner of SQL, which is generic, is compiled in this member
-    /// alone and not in each one that awaits it.
+    /// Plans a statement parsed from `sql`. Boxed, so that DataFusion's SQL planner, which is generic, is compiled in
+    /// this crate alone and not in each one that awaits it.
     fn explained<'a>(
         &'a self,
         statement: Statement,
@@ -345,18 +345,18 @@ impl View {
         Ok(DataFrame::new(self.context.state(), plan))
     }
 
-    /// The numbers of persons in a plan of a view.
+    /// The person numbers of the view that made a plan.
     ///
     /// # Errors
     ///
-    /// It is a plan of something else: a bug.
+    /// The plan was not made by a view: a bug.
     pub(crate) fn persons_of(plan: &DataFrame) -> Result<Arc<PersonNumbers>, QueryError> {
         let persons = plan.task_ctx().session_config().get_extension();
         let error = || DataFusionError::Internal("a plan of no view has persons".to_owned());
         persons.ok_or_else(|| QueryError::Internal(error()))
     }
 
-    /// The number of a person of today, by the column with its uuid.
+    /// The person number as of now, from the column with the person's uuid.
     pub fn person_number(&self, uuid: &str) -> Expr {
         self.persons.of_event(vec![cast(ident(uuid), DataType::Utf8View)])
     }
@@ -366,7 +366,7 @@ impl View {
         self.persons.uuid_of(number)
     }
 
-    /// All of one table as it is stored, to be narrowed down.
+    /// One table as it is stored, unfiltered, to be narrowed by the caller.
     ///
     /// # Errors
     ///
@@ -384,7 +384,7 @@ fn exact(events: &Snapshot) -> ExactColumns {
     files.chain(events.batches.iter().map(|rows| rows.exact)).collect()
 }
 
-/// The bounds of a file's times; without statistics, all times.
+/// The bounds of a file's times; without statistics, the whole range.
 pub(crate) fn times_of(file: &DataFile, column: &str) -> (UnixMicros, UnixMicros) {
     let stats = file.stats.columns.get(column);
     let time = |value: Option<&Value>| match value {

@@ -1,6 +1,6 @@
-//! Rows of an answer as JSON lists: which columns they show ([`Layout`]), and how these are written ([`write`]). A cell
-//! is the value of a column, or JSON that is made of several ([`Cell`]), row by row, so that what one takes is part of
-//! the memory of the text.
+//! Writing of result rows as JSON lists: which columns they show ([`Layout`]), and how these are written ([`write`]). A
+//! cell is the value of a column, or JSON built from several columns ([`Cell`]), row by row, so that its memory is part
+//! of the memory of the text.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -16,36 +16,36 @@ use bytes::Bytes;
 use crate::kernel::error::QueryError;
 use weir_identity::IdentityError;
 
-/// Adds the JSON of a cell, in a row of a batch, to a text.
+/// Appends the JSON of a cell, in a row of a batch, to a text.
 pub type Cell =
     Arc<dyn Fn(&RecordBatch, usize, &mut Vec<u8>) -> Result<(), IdentityError> + Send + Sync>;
 
-/// Which columns and rows an answer shows.
+/// Which columns and rows a response shows.
 #[derive(Clone)]
 pub struct Layout {
-    /// The columns; `None` for those that the query has.
+    /// The columns; `None` for all columns of the query.
     pub columns: Option<Vec<Shown>>,
-    /// Most rows.
+    /// Maximum rows.
     pub rows_max: usize,
-    /// Number of rows from which on there are more than the answer shows, or may be.
+    /// Number of fetched rows from which on there are, or may be, more rows than the response shows.
     pub more_from: usize,
 }
 
-/// A column of an answer.
+/// A column of a response.
 #[derive(Clone)]
 pub struct Shown {
     /// Its name.
     pub name: String,
-    /// What stands in it.
+    /// Where its cells come from.
     pub content: Content,
 }
 
-/// What stands in a column of an answer.
+/// Source of the cells of a column.
 #[derive(Clone)]
 pub enum Content {
-    /// The column of the query at this place.
+    /// The query's column at this index.
     Column(usize),
-    /// What is made of others, and the name of its type.
+    /// A cell built from other columns, and the name of its type.
     Made(&'static str, Cell),
 }
 
@@ -55,31 +55,31 @@ impl std::fmt::Debug for Layout {
     }
 }
 
-/// An answer as lists.
+/// A result as lists.
 #[derive(Debug)]
 pub struct Lists {
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Their types, in the words of PostHog's answers.
+    /// Their types, in the terms of PostHog's responses.
     pub types: Vec<String>,
     /// A JSON list of the rows.
     pub rows: Bytes,
-    /// Whether there are more rows, or may be.
+    /// Whether there are, or may be, more rows.
     pub has_more: bool,
-    /// Whether the answer stays right while the tables of the project do not change.
+    /// Whether the result may be cached while the tables of the project do not change.
     pub is_lasting: bool,
     /// Events that the query names.
     pub events: Vec<String>,
-    /// How long it took.
+    /// How long the query took.
     pub took: Took,
 }
 
-/// How long the phases of a query took.
+/// Duration of the phases of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Until there was a plan, the wait for a slot included.
+    /// Time until there was a plan, including the wait for a slot.
     pub planning: Duration,
-    /// Until there were the rows.
+    /// Time until all rows were there.
     pub execution: Duration,
 }
 
@@ -89,9 +89,9 @@ impl Layout {
         Self { columns: None, rows_max, more_from }
     }
 
-    /// A page of so many rows, of which a query may have `most`: with the number of rows to ask for. One more than
-    /// shown tells whether there are more; where it may not be asked for, a full page counts as having more, and
-    /// whoever reads page by page gets an empty last one.
+    /// A page of `limit` rows, and the number of rows to fetch, of which a query may have `most`. One row more than
+    /// shown is fetched to find out whether there are more; where `most` does not allow it, a full page counts as
+    /// having more, and a client that reads page by page gets an empty last one.
     pub fn page(columns: Vec<Shown>, limit: usize, most: usize) -> (Self, usize) {
         let asked = if limit < most { limit.saturating_add(1) } else { limit };
         (Self { columns: Some(columns), rows_max: limit, more_from: asked }, asked)
@@ -121,7 +121,7 @@ impl Layout {
     }
 }
 
-/// Writes the rows of `batches` of `schema` that the layout shows. Ends early once `is_stopped`.
+/// Writes the rows of `batches` of `schema` that the layout shows. Stops early once `is_stopped`.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ pub(crate) fn write(
     out.write_all(b"]").map_err(failed)
 }
 
-/// The type of a column in the words of PostHog's answers, which are those of ClickHouse.
+/// Type name of a column in PostHog's responses, which is ClickHouse's.
 fn type_name(field: &Field) -> String {
     let name = plain_type_name(field.data_type());
     let is_whole = !field.data_type().is_nested();
@@ -216,7 +216,7 @@ fn plain_type_name(data_type: &DataType) -> String {
                 .collect();
             format!("Tuple({})", items.join(", "))
         }
-        // Numbers have the same names, and what is left has none there.
+        // Numbers have the same names there; other types have none.
         other => other.to_string(),
     }
 }
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(written(&[batch.slice(0, 0)], &all(9)), json!([]));
         assert_eq!(written(&two, &all(0)), json!([]));
 
-        // Columns in another order, twice, and made of others.
+        // Columns in another order, duplicated, and built from others.
         let sum = |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
             let bytes = batch.column(0).is_valid(row).to_string();
             out.extend_from_slice(bytes.as_bytes());

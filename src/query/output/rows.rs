@@ -1,4 +1,5 @@
-//! Answers as text or a file: JSON rows, CSV, tables, Parquet, Arrow. Knows record batches, not what they mean.
+//! Writing of record batches as text or files: JSON rows, CSV, tables, Parquet, Arrow. Independent of what the rows
+//! mean.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,7 +24,7 @@ use parquet::arrow::ArrowWriter;
 
 use weir_event::json::restore;
 
-/// How an answer is written.
+/// Output format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Aligned columns for a terminal.
@@ -34,18 +35,18 @@ pub enum Format {
     Csv,
     /// A Parquet file.
     Parquet,
-    /// A stream of Arrow IPC, which keeps the types as they are.
+    /// A stream of Arrow IPC, which preserves the column types.
     Arrow,
 }
 
-/// Bytes that a value other than text or a list takes, about.
+/// Approximate bytes of a value other than text or a list.
 const PLAIN_BYTES: usize = 24;
 
-/// Times that a table is in memory while it is aligned, about.
+/// Approximate number of copies of a table in memory while it is aligned.
 const TABLE_COPIES: usize = 4;
 
-/// How much an answer takes as text, about: the sum of its values; of a table, whose columns are as
-/// wide as their widest value, the whole area.
+/// Estimated size of a result as text: the sum of its values; for a table, in which columns are as wide as their widest
+/// value, the whole area.
 #[derive(Debug, Default)]
 pub struct Size {
     rows: usize,
@@ -70,7 +71,7 @@ impl Size {
         self.rows
     }
 
-    /// Bytes of the answer in `format`.
+    /// Bytes of the result in `format`.
     pub fn bytes(&self, format: Format) -> usize {
         match format {
             Format::Table => {
@@ -82,11 +83,11 @@ impl Size {
     }
 }
 
-/// The memory of batches that are gathered, as part of that of all queries.
+/// Memory reservation of buffered batches, in the pool of all queries.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     reservation: MemoryReservation,
-    /// Where the buffers are that were counted: batches share them.
+    /// Addresses of the buffers already counted: batches share buffers.
     counted: HashSet<usize>,
 }
 
@@ -96,11 +97,11 @@ impl Gathered {
         Self { reservation, counted: HashSet::new() }
     }
 
-    /// Counts a batch that is kept.
+    /// Counts a batch that is buffered.
     ///
     /// # Errors
     ///
-    /// There is not so much memory left.
+    /// The pool does not have so much memory left.
     pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<(), DataFusionError> {
         let mut bytes = 0;
         for column in batch.columns() {
@@ -121,7 +122,7 @@ impl Gathered {
     }
 }
 
-/// An answer as it is written, as part of the memory of all queries.
+/// A result being written, of which the memory is reserved in the pool of all queries.
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: Vec<u8>,
@@ -130,23 +131,23 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Nothing yet of a text of about so many bytes.
+    /// An empty text, with memory reserved for about so many bytes.
     ///
     /// # Errors
     ///
-    /// There is not so much memory left.
+    /// The pool does not have so much memory left.
     pub(crate) fn new(pool: &Arc<dyn MemoryPool>, bytes: usize) -> Result<Self, DataFusionError> {
         let reservation = MemoryConsumer::new("the text of an answer").register(pool);
         reservation.try_grow(bytes)?;
         Ok(Self { bytes: Vec::new(), reservation, is_exhausted: false })
     }
 
-    /// Whether writing failed for want of memory.
+    /// Whether writing failed for lack of memory.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// The text, whose memory is reserved until the last of it is dropped.
+    /// The text; its memory stays reserved until its last clone is dropped.
     pub(crate) fn into_bytes(self) -> Bytes {
         self.reservation.resize(self.bytes.capacity());
         Bytes::from_owner(self)
@@ -181,7 +182,7 @@ impl Write for Text {
     }
 }
 
-/// Bytes of all values of a column together, and of the widest.
+/// Total bytes of the values of a column, and bytes of the widest.
 fn measure(column: &ArrayRef) -> (usize, usize) {
     fn texts<'v>(values: impl Iterator<Item = Option<&'v str>>) -> (usize, usize) {
         values.flatten().fold((0, 0), |(sum, max): (usize, usize), text| {
@@ -241,7 +242,7 @@ pub fn write(
             }
             batches.iter().try_for_each(|batch| writer.write(&without_formulas(batch)?))
         }
-        // The writer would panic.
+        // The Parquet writer would panic.
         Format::Parquet if schema.flattened_fields().iter().any(|field| is_union(field)) => {
             let what = "a value that may have several types: use json_get_str and the like";
             Err(ArrowError::NotYetImplemented(what.to_owned()))
@@ -262,9 +263,9 @@ pub fn write(
     }
 }
 
-/// A cell of CSV with this text. Spreadsheets run a cell that begins with `=`, `+`, `-`, `@`, a tab or a
-/// carriage return as a formula, and what is in events and persons comes from anybody. An apostrophe in
-/// front makes it text (CWE-1236). For text only: numbers are no formulas.
+/// A CSV cell with this text. Spreadsheets run a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return
+/// as a formula, and anybody can send events and persons with such text. An apostrophe in front makes it text
+/// (CWE-1236). Not for numbers: they are no formulas.
 pub fn text_cell(text: &str) -> Cow<'_, str> {
     match text.starts_with(FORMULA_BEGINNINGS) {
         true => Cow::Owned(format!("'{text}")),
@@ -274,8 +275,8 @@ pub fn text_cell(text: &str) -> Cow<'_, str> {
 
 const FORMULA_BEGINNINGS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
-/// The same rows with such texts, and with such names of columns: those are chosen by whoever asks, and sent on as files
-/// to others.
+/// The same rows with such cells, and with such column names: names are chosen by the author of a query, who may send
+/// the file to others.
 fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     fn has_formula<'v>(values: impl Iterator<Item = Option<&'v str>>) -> bool {
         values.flatten().any(|text| text.starts_with(FORMULA_BEGINNINGS))
@@ -315,7 +316,7 @@ fn is_union(field: &Field) -> bool {
     matches!(field.data_type(), DataType::Union(..))
 }
 
-/// The rows of `batches` as JSON objects. For answers of a bounded number of rows.
+/// The rows of `batches` as JSON objects. For results of a bounded number of rows.
 ///
 /// # Errors
 ///
@@ -367,7 +368,7 @@ mod tests {
             String::from_utf8(out).unwrap(),
             format!("n,v,l,t\n{}", rows.collect::<String>())
         );
-        // So are names, also of a file without rows.
+        // Column names are escaped too, also in a file without rows.
         let named =
             |name: &str| (name.to_owned(), Arc::new(Int64Array::from(vec![-1])) as ArrayRef);
         let names = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "a=b", "'=x"];
@@ -406,7 +407,7 @@ mod tests {
         assert_eq!(size.bytes(Format::Table), TABLE_COPIES * 4 * (17 + 17 + PLAIN_BYTES + list));
     }
 
-    /// What JSON adds to values was not part of the estimate.
+    /// JSON's escapes exceed the estimated size.
     #[test]
     fn a_text_stays_within_its_memory() {
         let text: ArrayRef = Arc::new(StringArray::from(vec!["\u{1}".repeat(10_000)]));

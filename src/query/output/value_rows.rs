@@ -1,4 +1,4 @@
-//! Rows of JSON values, such as those of a list, as a file of Parquet or Arrow: [`written`].
+//! Writing of rows of JSON values, such as those of a list, as Parquet or Arrow: [`written`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::output::rows;
 use crate::output::rows::Format;
 
-/// Rows with the columns `names`, written as `format`. A column has numbers or truth values where all of its values are
-/// such, else texts; lists and objects are JSON. What is missing at the end of a row is null.
+/// Rows with the columns `names`, written as `format`. A column is of type number or boolean if all of its values are,
+/// else text; lists and objects are written as JSON. Values missing at the end of a row are null.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ fn column(rows: &[Vec<Value>], at: usize) -> ArrayRef {
     Arc::new(values().map(|own| own.map(text)).collect::<StringArray>())
 }
 
-/// A name that no column before has: readers find columns by their names.
+/// A name that no earlier column has: readers find columns by name.
 fn unlike(name: &str, taken: &mut HashSet<String>) -> String {
     let numbers = (2_usize..).map(|number| format!("{name} ({number})"));
     let mut names = std::iter::once(name.to_owned()).chain(numbers);
