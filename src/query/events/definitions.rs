@@ -1,6 +1,6 @@
-//! The tables of the metadata store as a query sees them: `event_definitions`,
-//! `property_definitions`, `event_properties` and `ingestion_warnings`. Read page by page, and only
-//! if the query asks for them: a project may have very many definitions.
+//! Metadata store tables as seen by queries: `event_definitions`, `property_definitions`, `event_properties` and
+//! `ingestion_warnings`. Rows are read page by page, and only if a query scans the table: a project may have very many
+//! definitions.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use weir_metadata::error::MetadataError;
 use weir_metadata::properties::{PropertyDefinition, ValueType};
 use weir_metadata::warnings::{DayOfWarnings, samples_json};
 
-/// Rows of a page.
+/// Rows per page.
 const PAGE_ROWS: u32 = 2048;
 
 /// A table and its name.
 pub type Named = (&'static str, Arc<dyn TableProvider>);
 
-/// The tables of `project`.
+/// The definition tables of `project`.
 ///
 /// # Errors
 ///
-/// DataFusion refuses them: a bug.
+/// DataFusion refuses one: a bug.
 pub fn definition_tables(
     metadata: &Metadata,
     project: ProjectId,
@@ -135,14 +135,14 @@ impl PartitionStream for Listing {
     }
 }
 
-/// Where batches go.
+/// Destination of batches.
 struct Out {
     schema: SchemaRef,
     sender: Sender<datafusion::error::Result<RecordBatch>>,
 }
 
 impl Out {
-    /// Hands a batch on; `false` once nobody takes any more.
+    /// Sends a batch; `false` once the receiver is gone.
     async fn send(&self, columns: Vec<ArrayRef>) -> bool {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
         self.sender.send(batch.map_err(DataFusionError::from)).await.is_ok()
@@ -220,7 +220,7 @@ async fn pairs(metadata: &Metadata, project: ProjectId, out: &Out) -> Result<(),
     }
 }
 
-/// There are few rows: one a kind and day.
+/// There are few rows: one per kind and day.
 async fn warnings(metadata: &Metadata, project: ProjectId, out: &Out) -> Result<(), MetadataError> {
     let days = metadata.warnings(project).await?;
     let date = |one: &DayOfWarnings| i32::try_from(one.day).unwrap_or(i32::MAX);

@@ -1,6 +1,6 @@
-//! Leaving out the events that an operator has deleted, wherever rows are read while files and
-//! memory still have them. Which they are is known to [`Deletions`]; here it is asked of rows, for
-//! which each row gets one more column: its place in the log.
+//! Row filter for events that an operator has deleted, applied wherever rows are read while files and memory still
+//! contain them. [`Deletions`] defines which events are deleted; to evaluate it, each row gets one additional column:
+//! its position in the log.
 
 use std::sync::Arc;
 
@@ -21,30 +21,30 @@ use weir_storage::delta::DataFile;
 use weir_storage::naming;
 use weir_storage::wal::Sequence;
 
-/// Name of the column with the place in the log; no property's column begins with `_`.
+/// Name of the column with the log position; no property's column begins with `_`.
 const POSITION: &str = "_position";
 
 fn position_field() -> FieldRef {
     Arc::new(Field::new(POSITION, DataType::Int64, false))
 }
 
-/// The columns of files in `schema`, and the place in the log behind them, which is the same for all
-/// rows of a file; see [`positioned`].
+/// The file columns in `schema`, followed by a partition column with the log position, which is the same for all rows
+/// of a file; see [`positioned`].
 pub(crate) fn with_position(schema: SchemaRef) -> TableSchema {
     TableSchema::builder(schema).with_table_partition_cols(vec![position_field()]).build()
 }
 
-/// A file that is read with its place in the log.
+/// A file to be read, with its log position as partition value.
 pub(crate) fn positioned(file: &DataFile) -> PartitionedFile {
     let position = i64::try_from(naming::position(file).0).unwrap_or(i64::MAX);
     PartitionedFile::new(file.path.clone(), file.size_bytes)
         .with_partition_values(vec![ScalarValue::Int64(Some(position))])
 }
 
-/// The columns that say whether an event is deleted.
+/// The columns from which it is determined whether an event is deleted.
 pub(crate) const COLUMNS: [&str; 3] = ["distinct_id", POSITION, "received_at"];
 
-/// Of each row of a batch with [`COLUMNS`], all of them of the project, whether it is not deleted.
+/// For each row of a batch with [`COLUMNS`], all of the project, whether it is not deleted.
 ///
 /// # Errors
 ///
@@ -70,12 +70,12 @@ pub(crate) fn is_there(
     Ok(rows.map(is_there).collect::<Vec<bool>>().into())
 }
 
-/// The rows of a batch of the events table that are not deleted, if `position` is the place in the
-/// log of the file that they are in.
+/// The rows of a batch of the events table that are not deleted; `position` is the log position of the file that they
+/// are in.
 ///
 /// # Errors
 ///
-/// The batch is none of these: a programmer error.
+/// The batch does not have the columns of the events table: a programmer error.
 pub(crate) fn leave_out(
     batch: RecordBatch,
     deletions: &Deletions,

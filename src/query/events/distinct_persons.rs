@@ -1,6 +1,6 @@
-//! `count(DISTINCT person_id)` of events counts numbers of four bytes: [`of_numbers`]. A person's number
-//! ([`PersonNumbers`]) stands for its uuid, so the count is the same, and neither hash tables nor exchanges between
-//! threads move texts of 36 bytes for each row.
+//! Rewrites `count(DISTINCT person_id)` of events to count four-byte numbers: [`of_numbers`]. A person's number
+//! ([`PersonNumbers`]) maps one to one to its uuid, so the count is the same, and neither hash tables nor exchanges
+//! between threads move 36-byte texts for each row.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use datafusion::logical_expr::{
 use crate::events::table::{OWN_EVENTS, RESOLVE_PERSON};
 use crate::persons::person_numbers::PersonNumbers;
 
-/// The column of the table with the person of an event.
+/// The column with the person of an event.
 const PERSON_ID: &str = "person_id";
 
-/// The start of the names of columns with numbers of persons.
+/// Prefix of the names of columns with person numbers.
 const NUMBER: &str = "__person_number";
 
-/// A plan of a view with each count of distinct persons of events as a count of their numbers. Columns have the names
-/// and types that they had.
+/// A view's plan in which each count of distinct persons of events counts their numbers. Columns keep their names and
+/// types.
 ///
 /// # Errors
 ///
-/// A bug: the changed plan is none.
+/// The changed plan is invalid: a bug.
 pub(crate) fn of_numbers(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let Some(persons) = state.config().get_extension::<PersonNumbers>() else { return Ok(plan) };
-    // Those of the view would be kept as long as the view.
+    // Numbers added to the view's own instance would stay in memory as long as the view.
     let persons = Arc::new(persons.anew());
     let changed = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Aggregate(aggregate) => counted(aggregate, &persons),
@@ -77,8 +77,8 @@ fn counted(aggregate: Aggregate, persons: &Arc<PersonNumbers>) -> Result<Transfo
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
-/// The plan with the number of a person of an event in one column more, made where merges are followed: the number needs
-/// neither that look-up for each row nor the text of the uuid. `None` where the person is as it is stored.
+/// The plan with an additional column of the person number, computed below the resolution of merges: the number needs
+/// neither that look-up for each row nor the text of the uuid. `None` if the person is read as stored.
 fn with_number(
     plan: &LogicalPlan,
     person: &Column,
@@ -128,13 +128,13 @@ fn with_number(
     Ok(None)
 }
 
-/// The column of what an alias names.
+/// The column of an alias's input to which a column of the alias refers.
 fn inside(alias: &SubqueryAlias, column: &Column) -> Option<Column> {
     let at = alias.schema.maybe_index_of_column(column)?;
     Some(Column::from(alias.input.schema().qualified_field(at)))
 }
 
-/// The column with the persons of events whose distinct values are counted.
+/// The column of event persons of which an expression counts the distinct values.
 fn counted_person<'a>(expression: &'a Expr, input: &LogicalPlan) -> Option<&'a Column> {
     let expression = match expression {
         Expr::Alias(alias) => &*alias.expr,
@@ -153,7 +153,7 @@ fn counted_person<'a>(expression: &'a Expr, input: &LogicalPlan) -> Option<&'a C
     counts.then_some(column)
 }
 
-/// Whether a column of a plan is the person of an event, as it is in the table.
+/// Whether a column of a plan is the person of an event, unchanged from the table.
 fn is_person_of_event(plan: &LogicalPlan, column: &Column) -> bool {
     if plan.schema().maybe_index_of_column(column).is_none() {
         return false;

@@ -1,10 +1,10 @@
-//! Sessions of events: those of a project that have one `$session_id`, a text that is not empty. What a session is and
-//! has is computed of its events whenever it is asked for ([`plan`]), so that late events, merges of persons and
-//! deletions need nothing more; SQL sees them as the table `sessions` ([`SessionsTable`]).
+//! Sessions of events: the events of a project that share a `$session_id`, a non-empty text. Sessions are not stored:
+//! their properties are aggregated from events by each query ([`plan`]), so that late events, merges of persons and
+//! deletions need no maintenance; SQL sees them as the table `sessions` ([`SessionsTable`]).
 //!
-//! The event at which a session is entered is its first one with a `$current_url`, and it is left at the last one. Of
-//! several at one time each property is the smallest text at the entry and the largest one at the end, so that neither
-//! arrival nor files decide anything.
+//! The entry event of a session is its first one with a `$current_url`, the exit event the last one. Of several events
+//! at the same time, each property takes the smallest text at the entry and the largest at the exit, so that the result
+//! depends on neither arrival order nor files.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,19 +29,19 @@ use datafusion::prelude::{col, ident, lit};
 use crate::events::event_property::whole_text;
 use weir_storage::exact::ExactColumns;
 
-/// The column with the id of a session.
+/// The column with the session id.
 pub(crate) const SESSION_ID: &str = "session_id";
 
-/// Seconds from which on a session is no bounce, however few its events are (PostHog's figure).
+/// Duration in seconds from which a session is no bounce, however few its events are (PostHog's figure).
 const NO_BOUNCE_SECONDS_MIN: i64 = 10;
 
-/// Where a text begins that stands behind its time: see [`stamp`].
+/// Position (1-based) of the text after its time in a stamped value: see [`stamp`].
 const TEXT_AT: i64 = 17;
 
-/// Characters of the id of a person.
+/// Characters of a person's uuid.
 const PERSON_CHARS: i64 = 36;
 
-/// What a property of sessions is.
+/// Type of a session property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A text, or null.
@@ -56,8 +56,8 @@ pub enum Kind {
 
 use Kind::{Number, Text, Time, Truth};
 
-/// The properties of sessions, as PostHog calls them: columns of `sessions`, and what filters, breakdowns and math of
-/// insights name.
+/// The properties of sessions, by PostHog's names: columns of `sessions`, and the names in filters, breakdowns and math
+/// of insights.
 pub const PROPERTIES: [(&str, Kind); 25] = [
     ("$start_timestamp", Time),
     ("$end_timestamp", Time),
@@ -72,7 +72,7 @@ pub const PROPERTIES: [(&str, Kind); 25] = [
     ("$end_current_url", Text),
     ("$end_hostname", Text),
     ("$end_pathname", Text),
-    // As they were called before.
+    // Their former names.
     ("$exit_current_url", Text),
     ("$exit_pathname", Text),
     ("$entry_referring_domain", Text),
@@ -87,10 +87,10 @@ pub const PROPERTIES: [(&str, Kind); 25] = [
     ("$entry_msclkid", Text),
 ];
 
-/// What stands before the name of a property of the event at which a session is entered.
+/// Prefix of the name of a property of the entry event.
 const ENTRY: &str = "$entry_";
 
-/// Those properties of the entry that are properties of its event.
+/// Properties of the entry event that become properties of the session.
 const OF_ENTRY: [&str; 10] = [
     "$referring_domain",
     "utm_source",
@@ -104,7 +104,7 @@ const OF_ENTRY: [&str; 10] = [
     "msclkid",
 ];
 
-/// Columns of the sessions as they are gathered.
+/// Columns of the aggregated sessions.
 mod gathered {
     pub(crate) const DISTINCT_ID: &str = "last_distinct_id";
     pub(crate) const PERSON_ID: &str = "last_person_id";
@@ -117,13 +117,13 @@ mod gathered {
     pub(crate) const SCREENS: &str = "$screen_count";
 }
 
-/// The kind of a property of sessions; `None` if there is no such property.
+/// The type of a session property; `None` if there is no such property.
 pub fn kind(property: &str) -> Option<Kind> {
     PROPERTIES.iter().find(|(own, _)| *own == property).map(|(_, kind)| *kind)
 }
 
-/// The sessions of `events`, whose columns are `exact`: a row for each, with the columns of [`PROPERTIES`] behind its id
-/// and whose its last event is. What nobody reads of it is not computed.
+/// The sessions of `events`, of which the columns are `exact`: one row for each, with its id, the distinct id and
+/// person of its last event, and the columns of [`PROPERTIES`]. Columns that a query does not read are not computed.
 ///
 /// # Errors
 ///
@@ -138,12 +138,13 @@ pub(crate) fn plan(events: LogicalPlan, exact: ExactColumns) -> Result<LogicalPl
     sessions.build()
 }
 
-/// What is gathered of the events of a session.
+/// The aggregates over the events of a session.
 fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     let time = || ident("timestamp");
     let stamp = stamp();
     let stamped = |text: Expr| stamp.call(vec![time(), cast(text, DataType::Utf8View)]);
-    // Behind the distinct id, so that of several events at one time it is that of the same one.
+    // Prefixed with the distinct id, so that among several events at one time distinct id and person are of the same
+    // event.
     let person = concat(vec![ident("distinct_id"), lit("\0"), ident("person_id")]);
     let url = || nullif(whole_text("$current_url", exact), lit(""));
     let named = |name: &str| -> Result<Expr> {
@@ -161,7 +162,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
         named("$screen")?.alias(gathered::SCREENS),
     ];
     for key in OF_ENTRY {
-        // Where the event has none, the session has none either, whatever its later events have.
+        // If the entry event lacks a property, so does the session, even if its later events have it.
         let own = coalesce(vec![cast(whole_text(key, exact), DataType::Utf8View), empty()]);
         let at_entry = when(url().is_not_null(), own).end()?;
         all.push(min(stamped(at_entry)).alias(entry_name(key)));
@@ -169,7 +170,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     Ok(all)
 }
 
-/// The columns of the sessions, of what was gathered.
+/// The columns of the sessions, computed from the aggregates.
 fn columns() -> Result<Vec<Expr>> {
     use gathered::{AUTOCAPTURES, END, FIRST_URL, LAST_URL, PAGEVIEWS, START};
     let plain = |name: &str| substr(ident(name), lit(TEXT_AT));
@@ -178,7 +179,7 @@ fn columns() -> Result<Vec<Expr>> {
         let second = date_trunc(lit("second"), ident(name));
         cast(second, DataType::Int64) / lit(1_000_000_i64)
     };
-    // Whole seconds begun between both, as PostHog's database counts them.
+    // The number of second boundaries between both, as PostHog's database counts them.
     let seconds = || second(END) - second(START);
     let has_more = ident(PAGEVIEWS).gt(lit(1_i64)).or(ident(AUTOCAPTURES).gt(lit(0_i64)));
     let is_long = seconds().gt_eq(lit(NO_BOUNCE_SECONDS_MIN));
@@ -206,7 +207,7 @@ fn columns() -> Result<Vec<Expr>> {
     Ok(columns)
 }
 
-/// The name of a property of an event as one of the session that is entered by it.
+/// The session property that holds this property of the entry event.
 fn entry_name(key: &str) -> String {
     format!("{ENTRY}{}", key.trim_start_matches('$'))
 }
@@ -215,7 +216,7 @@ fn empty() -> Expr {
     lit(ScalarValue::Utf8View(Some(String::new())))
 }
 
-/// The type of the column of such a property.
+/// The type of the column of a session property.
 pub(crate) fn data_type(kind: Kind) -> DataType {
     match kind {
         Text => DataType::Utf8View,
@@ -229,8 +230,8 @@ fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// `stamped(timestamp, text)`: the text behind its time, which is 16 hex digits, so that the smallest one is
-/// that of the first event, and of those at one time the smallest text. Null where there is no text.
+/// `stamped(timestamp, text)`: prefixes the text with its time as 16 hex digits, so that the minimum is the text of the
+/// first event, and among those at the same time the smallest text. Null if the text is null.
 fn stamp() -> ScalarUDF {
     let invoke = |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -258,12 +259,12 @@ fn stamp() -> ScalarUDF {
     create_udf("stamped", types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
 }
 
-/// A time so that those before 1970 come first: its sign bit is turned over.
+/// A time as an unsigned number of the same order, with times before 1970 first: flips the sign bit.
 fn in_order(time: i64) -> u64 {
     time.cast_unsigned() ^ (1 << 63)
 }
 
-/// A function of a plan that gives a part of an address; null where it has none.
+/// A scalar function that extracts a part of a URL; null if the URL lacks it.
 fn part_of_url(name: &str, part: fn(&str) -> &str) -> ScalarUDF {
     let invoke = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -277,26 +278,26 @@ fn part_of_url(name: &str, part: fn(&str) -> &str) -> ScalarUDF {
     create_udf(name, types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
 }
 
-/// The path of an address, from its first `/` behind the host up to what is asked of it or an anchor; empty without one.
+/// The path of a URL, from the first `/` after the host up to the query string or fragment; empty if there is none.
 fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
 }
 
-/// The host of an address, without user and port; empty without one.
+/// The host of a URL, without user and port; empty if there is none.
 fn host(url: &str) -> &str {
     let Some((_, rest)) = url.split_once("://") else { return "" };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     match host.rsplit_once(':') {
-        // Not within the brackets of an IPv6 address.
+        // A colon within the brackets of an IPv6 address is not followed by a port.
         Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
         _ => host,
     }
 }
 
-/// The table `sessions`: its plan is made when a query names it.
+/// The table `sessions`, expanded to its plan when a query names it.
 #[derive(Debug)]
 pub(crate) struct SessionsTable {
     pub(crate) events: Arc<dyn TableProvider>,

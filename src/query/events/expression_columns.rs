@@ -1,5 +1,5 @@
-//! What conditions of events ask of beside the columns of these: properties of their sessions, and expressions of SQL. A
-//! condition names a column that a plan adds when it has the events: [`with_columns`].
+//! Columns that conditions of events need besides those of the table: properties of their sessions, and SQL
+//! expressions. A condition refers to a column by name, and the plan adds it when it has the events: [`with_columns`].
 
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
@@ -13,20 +13,21 @@ use crate::kernel::error::QueryError;
 use crate::kernel::view::View;
 use weir_base::clock::UnixMicros;
 
-/// What stands before the text of an expression in the names of columns, which no column of events begins with.
+/// Prefix of the names of such expression columns, followed by the expression's text; no column of events begins with
+/// it.
 const PREFIX: &str = "holds.";
 
-/// The condition that the expression with this text is true of an event: true or false, where null is false.
+/// The condition that the expression with this text is true for an event; null counts as false.
 pub(crate) fn condition(text: &str) -> Expr {
     coalesce(vec![ident(format!("{PREFIX}{text}")), lit(false)])
 }
 
-/// `events`, which lie within bounds, with what conditions, or other expressions that are to be computed of them, name
-/// beside their columns.
+/// `events`, which lie within the time bounds, with the additional columns to which the conditions and other
+/// expressions in `used` refer.
 ///
 /// # Errors
 ///
-/// [`QueryError::Invalid`]: an expression of SQL is none of an event.
+/// [`QueryError::Invalid`]: an SQL expression is not valid for events.
 pub async fn with_columns<'e>(
     view: &View,
     events: DataFrame,

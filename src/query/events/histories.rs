@@ -1,10 +1,10 @@
-//! Rows of events by actor, each actor's in the order of time: [`Engine::histories`]. For what is asked of the
-//! order of events, such as funnels and paths; SQL answers that by a sort of whole rows.
+//! Event histories, the rows of each actor in the order of time: [`Engine::histories`]. For analyses of the order of
+//! events, such as funnels and paths; in SQL they would need a sort of whole rows.
 //!
-//! A plan gives an actor, a time, a mask and perhaps a text for each event. Rows are kept as numbers within
-//! the memory of queries (`gathered`), or as bits where there are few times and masks (`marks`). What exceeds the memory is left
-//! to another pass over the plan: the actors are halved by their hash, the pass goes on with one half, and the other half has its
-//! own pass later. Of bits a pass has as many actors as there is room for.
+//! A plan provides an actor, a time, a mask and optionally a text for each event. Rows are buffered as numbers within
+//! the memory of queries (`gathered`), or as bits where there are few times and masks (`marks`). Actors that exceed the
+//! memory are left to another pass over the plan: they are partitioned in halves by their hash, the pass goes on with
+//! one half, and the other half has its own pass later. With bits, a pass includes as many actors as fit into memory.
 
 mod gathered;
 mod kept;
@@ -32,26 +32,26 @@ use crate::kernel::parts::given_up;
 use crate::kernel::view::View;
 use crate::persons::person_numbers::PersonNumbers;
 
-/// Columns of a plan: whose the event is, a text or the number of a person; rows without it are left out.
+/// Plan column: the actor of the event, a text or a person number; rows where it is null are left out.
 pub const ACTOR: &str = "actor";
-/// Its time or another number by which the rows of an actor are ordered: `Int64`.
+/// Plan column: its time or another number by which the rows of an actor are ordered: `Int64`.
 pub const AT: &str = "at";
-/// What is known of it, as bits: `UInt32`.
+/// Plan column: facts about it, as bits: `UInt32`.
 pub const MASK: &str = "mask";
-/// A text of it, or null. A plan may do without the column.
+/// Plan column: a text of it, or null. Optional.
 pub const TEXT: &str = "text";
 
-/// Actors after which a fold looks whether anybody waits for it.
+/// Actors after which a fold checks whether it has been cancelled.
 const ACTORS_PER_CHECK: usize = 1024;
 
 /// An event of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its place in the order.
+    /// Its time, or the other number by which rows are ordered.
     pub at: i64,
-    /// What is known of it.
+    /// Facts about it, as bits.
     pub mask: u32,
-    /// The number of its text; [`NO_TEXT`] without one.
+    /// The interned number of its text; [`NO_TEXT`] if there is none.
     pub text: u32,
     actor: u32,
 }
@@ -63,47 +63,48 @@ impl Row {
     }
 }
 
-/// The number of no text.
+/// Value of [`Row::text`] without a text.
 pub const NO_TEXT: u32 = u32::MAX;
 
-/// Which rows of an actor matter.
+/// Which rows of an actor a fold needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Each.
+    /// All of them.
     All,
-    /// One of those that are equal.
+    /// One of each set of equal rows.
     Distinct,
-    /// The same of a plan without texts whose times and masks are known before.
+    /// The same for a plan without texts of which all times and masks are known in advance.
     Marked(Marks),
 }
 
-/// What is computed of each actor's rows.
+/// A computation over the rows of each actor.
 pub trait Fold: Send + 'static {
-    /// A pass over some of the actors begins. Until the next one, [`Row::text`] is a number of these texts.
+    /// Called before each pass, which covers some of the actors. Until the next pass, [`Row::text`] refers to these
+    /// texts.
     ///
     /// # Errors
     ///
-    /// What it keeps of texts becomes too large.
+    /// The state that it derives from texts becomes too large.
     fn begin(&mut self, _texts: &Interner) -> Result<(), QueryError> {
         Ok(())
     }
 
-    /// Takes the rows of an actor: one at least, ordered by [`Row::at`], those of one time by their masks and then
-    /// by their texts. Each actor comes once; actors come in no order.
+    /// Processes the rows of an actor: at least one, ordered by [`Row::at`], then mask, then text. Each actor comes
+    /// once, in no particular order.
     ///
     /// # Errors
     ///
-    /// What it computes becomes too large.
+    /// Its result becomes too large.
     fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError>;
 }
 
 impl Engine {
-    /// Folds the rows of each actor of a plan of a view. It has the columns [`ACTOR`], [`AT`], [`MASK`] and perhaps
-    /// [`TEXT`]. Dropping the future ends it.
+    /// Folds the rows of each actor of a view's plan, which has the columns [`ACTOR`], [`AT`], [`MASK`] and optionally
+    /// [`TEXT`]. Dropping the future cancels it.
     ///
     /// # Errors
     ///
-    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory.
+    /// See [`QueryError`]; [`QueryError::Memory`] if the rows of a single actor exceed the memory.
     pub async fn histories<F: Fold>(
         &self,
         plan: DataFrame,
@@ -130,7 +131,7 @@ impl Engine {
         folded
     }
 
-    /// Goes over a plan until no actor is left, and folds the rows that each pass keeps.
+    /// Runs the plan in passes until no actor is left, and folds the rows that each pass buffers.
     async fn passes<K: Kept, F: Fold>(
         &self,
         plan: DataFrame,
@@ -141,7 +142,7 @@ impl Engine {
         let stop = StopOnDrop::default();
         while kept.begin() {
             let mut answer = self.begin(plan.clone(), None);
-            // On the threads of queries: it computes.
+            // On a query thread: it is CPU-bound.
             let keeping = async move {
                 while let Some(batch) = answer.next().await {
                     kept.add(&batch?)?;
@@ -160,7 +161,7 @@ impl Engine {
         Ok(fold)
     }
 
-    /// A part of the memory of queries for what a fold keeps: nothing at first.
+    /// An empty memory reservation in the pool of queries, for the state of a fold.
     pub fn reservation(&self, name: &'static str) -> MemoryReservation {
         MemoryConsumer::new(name).register(&self.shared.pools.rows)
     }
@@ -184,7 +185,7 @@ fn each_actor<F: Fold>(
 }
 
 impl Actor<'_> {
-    /// Its name, which is kept in `buffer` if it is that of a person.
+    /// The actor's name; that of a person is written to `buffer`.
     fn name<'n>(
         self,
         persons: Option<&PersonNumbers>,

@@ -1,5 +1,5 @@
-//! Merges sorted files of the events table into one, in the order of the table: the reading half
-//! of a compaction. Rows stored twice or deleted are dropped, and persons merged since folded in.
+//! K-way merge of sorted files of the events table, in the order of the table: the reading half of a compaction.
+//! Duplicate and deleted rows are dropped, and persons are replaced by those they were merged into since.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,31 +33,31 @@ use weir_storage::naming;
 use weir_storage::parquet::pages::PagedFile;
 use weir_storage::store::Store;
 
-/// A file of a merge that cannot be read.
+/// Error of a file to be merged that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
 pub struct Unreadable {
     /// Its path in the table.
     pub path: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: ArrowError,
 }
 
 impl Unreadable {
-    /// Of what went wrong while `file` was read.
+    /// The error of an operation that failed while `file` was read.
     pub fn because<E: Into<ArrowError>>(file: &DataFile) -> impl Fn(E) -> Self + use<E> {
         let path = file.path.clone();
         move |error| Self { path: path.clone(), source: error.into() }
     }
 }
 
-/// The rows of `files` in the order of the table, without those that are deleted, in batches of
-/// `batch_rows`. Reading blocks and happens where the stream is polled: on a thread of its own.
+/// The rows of `files` in the order of the table, without deleted ones, in batches of `batch_rows`. Reads are blocking
+/// and happen where the stream is polled: poll it on a dedicated thread.
 ///
 /// # Errors
 ///
-/// A bug in the plan; errors of reading, [`Unreadable`] all of them, come with the batches.
+/// A bug in the plan; read errors, all of them [`Unreadable`], come with the batches.
 pub fn sorted_rows(
     store: &Store,
     files: Vec<PagedFile>,
@@ -73,7 +73,7 @@ pub fn sorted_rows(
     let ordering = LexOrdering::new(sort).ok_or_else(missing)?;
     let rows = |file: PagedFile| rows(file, schema, batch_rows, Arc::clone(deletions));
     let streams = files.into_iter().map(rows).collect::<Result<_, _>>()?;
-    // Its memory is bounded by the choice of files, not by the pool of the queries.
+    // Its memory is bounded by the choice of files, not by the memory pool of queries.
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
     let merged = StreamingMergeBuilder::new()
         .with_streams(streams)
@@ -83,12 +83,12 @@ pub fn sorted_rows(
         .with_batch_size(batch_rows)
         .with_reservation(MemoryConsumer::new("merge").register(&pool))
         .build()?;
-    // None of its errors is the fault of a query, and one that names a file has to be found in it.
+    // No error here is a query's fault, and one that names a file must remain accessible inside.
     Ok(merged.map_err(QueryError::Internal).boxed())
 }
 
-/// The rows of one file that are not deleted. Nothing is read ahead: of every file of a merge there
-/// is no more in memory than is being merged.
+/// The rows of one file that are not deleted. Nothing is read ahead, so that only what is being merged of each file is
+/// in memory.
 fn rows(
     file: PagedFile,
     schema: &SchemaRef,
@@ -107,29 +107,29 @@ fn rows(
     Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), stream::iter(rows))))
 }
 
-/// How far apart the times of an event are that was sent twice. They follow the sender's clock as it was
-/// at each request, so they differ by as much as the SDK waited.
+/// Maximum difference between the times of an event that was sent twice. They follow the sender's clock at each
+/// request, so they differ by as long as the SDK waited.
 const RETRY_SPAN_MICROS: i64 = 600 * 1_000_000;
 
-/// Events that are compared with the next one of the same name: about 25 MB.
+/// Maximum events with which the next one of the same name is compared: about 25 MB.
 const RETRY_SPAN_MAX_EVENTS: usize = 1 << 19;
 
-/// Drops rows of events that came before. Takes them in the order of the table: an event sent twice has
-/// the same name both times, and nearly the same time.
+/// Drops duplicate rows of events. Rows must come in the order of the table: an event sent twice has the same name both
+/// times, and nearly the same time.
 #[derive(Debug, Default)]
 pub struct Unique {
     name: Option<(i64, String)>,
-    /// Of that name, those that are not long before, in the order of their times.
+    /// The events of that name within the retry span, ordered by time.
     recent: VecDeque<(i64, EventKey)>,
     keys: HashSet<EventKey, foldhash::fast::RandomState>,
 }
 
 impl Unique {
-    /// The rows of `batch` that are new, given all batches before.
+    /// The rows of `batch` that duplicate no earlier row of this or any previous batch.
     ///
     /// # Errors
     ///
-    /// The batch is not one of the events table: a programmer error.
+    /// The batch does not have the columns of the events table: a programmer error.
     pub fn keep(&mut self, batch: &RecordBatch) -> Result<RecordBatch, QueryError> {
         let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
         let events = batch.column(column::EVENT).as_string_view();
@@ -151,7 +151,7 @@ impl Unique {
         kept.map_err(|error| QueryError::Internal(error.into()))
     }
 
-    /// Forgets what cannot be the same event as one of this name and time.
+    /// Removes events that cannot be duplicates of one with this name and time.
     fn move_to(&mut self, project: i64, event: &str, time: i64) {
         if !self.name.as_ref().is_some_and(|(p, e)| *p == project && e == event) {
             self.name = Some((project, event.to_owned()));
@@ -176,11 +176,11 @@ impl Unique {
     }
 }
 
-/// `batch` with the persons that `overrides` names replaced by those that they were merged into.
+/// `batch` with the persons in `overrides` replaced by those that they were merged into.
 ///
 /// # Errors
 ///
-/// The identity store cannot be read; or the batch is not one of the events table: a programmer error.
+/// The identity store cannot be read, or the batch does not have the columns of the events table: a programmer error.
 pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordBatch, QueryError> {
     if overrides.is_empty() {
         return Ok(batch);

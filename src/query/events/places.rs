@@ -1,5 +1,5 @@
-//! Where rows with an id are: among the rows in memory, or in which files. For people who want to see it, so it looks
-//! into the files themselves, beside the plans: rows of deleted events count as long as a file has them.
+//! Locates the rows with an id: in memory, or in which files. For inspection by people, so it reads the files
+//! themselves instead of planning a query: rows of deleted events count as long as a file contains them.
 
 use std::sync::Arc;
 
@@ -20,34 +20,34 @@ use weir_storage::delta::DataFile;
 use weir_storage::parquet::read_columns_if;
 use weir_storage::rows::Rows;
 
-/// Files that are looked into at a time.
+/// Files that are read concurrently.
 const AT_ONCE: usize = 4;
 
-/// Most files that one look-up opens.
+/// Maximum files that one look-up opens.
 const FILES_MAX: usize = 5000;
 
-/// What is looked for.
+/// What is searched for.
 #[derive(Clone, Copy, Debug)]
 pub enum Sought<'i> {
     /// An event by its uuid, with its time.
     Event(&'i str, UnixMicros),
-    /// The events that came in as those of a person, by its uuid.
+    /// The events that were received for a person, by its uuid.
     Person(&'i str),
 }
 
-/// Where rows are.
+/// Locations of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// How many are in memory, and in the log.
+    /// Number of rows in memory, which are also in the log.
     pub in_memory: usize,
-    /// The files that have some, each with how many, by their paths in the directory of the table.
+    /// The files with such rows, as paths in the directory of the table, each with the number of rows.
     pub files: Vec<(String, usize)>,
-    /// How many live files were looked into.
+    /// Number of live files that were read.
     pub looked_into: usize,
 }
 
 impl Engine {
-    /// Where the rows with an id are now.
+    /// The current locations of the rows with an id.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ fn unreadable(error: ParquetError) -> QueryError {
     DataFusionError::ParquetError(Box::new(error)).into()
 }
 
-/// How many rows of a file are of the project and have the id.
+/// The number of rows of a file that belong to the project and have the id.
 async fn rows_of(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
@@ -136,7 +136,7 @@ async fn rows_of(
     Ok(count)
 }
 
-/// The same of rows in memory.
+/// The same for rows in memory.
 fn count(rows: &Rows, project: ProjectId, at: usize, id: &str) -> usize {
     let own = |at: usize| rows.columns.get(at).and_then(Option::as_ref);
     let projects =

@@ -1,8 +1,8 @@
-//! Pruning of data files before a plan lists them: the bounds in the table's log against the project and the
-//! filters of a query. Row groups and pages are pruned when a file is read, by Parquet's statistics.
+//! Prunes data files before a plan lists them: compares the column bounds in the table's log with the project and the
+//! filters of a query. Row groups and pages are pruned by Parquet statistics when a file is read.
 //!
-//! Bounds are of the rows of all projects, so an expression of a user that fails on them is no error: the
-//! files stay, and the expression fails on rows of its own project or not at all.
+//! The bounds cover rows of all projects, so a user's expression that fails on them is not an error: the files stay,
+//! and the expression fails on rows of its own project or not at all.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use weir_event::id::ProjectId;
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::{ColumnStats, Value};
 
-/// The files that may have rows of the project for which all `filters` hold, expressions over `schema`.
+/// The files that may have rows of the project that match all `filters`, expressions over `schema`.
 pub(crate) fn prune(
     files: &[Arc<DataFile>],
     project: ProjectId,
@@ -39,8 +39,8 @@ pub(crate) fn prune(
     own.into_iter().zip(kept).filter(|(_, is_kept)| *is_kept).map(|(file, _)| file).collect()
 }
 
-/// Whether there is a CASE in a condition. It says nothing about bounds, and the builder prints what it does not know: of those
-/// that stand in each other it prints twice as much for each.
+/// Whether a condition contains a CASE. It cannot be used to prune, and the predicate builder prints expressions that
+/// it does not support: with nested ones, the printed text doubles at each level.
 fn has_case(condition: &Arc<dyn PhysicalExpr>) -> bool {
     condition.exists(|part| Ok(part.is::<CaseExpr>())).unwrap_or(true)
 }
@@ -53,7 +53,7 @@ fn may_have_project(file: &DataFile, project: ProjectId) -> bool {
     })
 }
 
-/// The bounds of files, each a container of [`PruningStatistics`].
+/// The bounds of files; each file is a container of [`PruningStatistics`].
 struct FileBounds<'f> {
     files: &'f [Arc<DataFile>],
     schema: &'f SchemaRef,
@@ -105,13 +105,13 @@ impl PruningStatistics for FileBounds<'_> {
     }
 }
 
-/// The bounds of a file as DataFusion has them, by which it is pruned once more when it would be opened, with
-/// what is known only then.
+/// The bounds of a file as DataFusion's statistics, by which it is pruned once more when it is about to be opened, with
+/// values that are available only then.
 pub(crate) fn statistics(file: &DataFile, schema: &SchemaRef) -> Statistics {
     let bound = |value: &Option<Value>| match value {
         Some(value @ Value::Int(_)) => Precision::Exact(scalar(value)),
-        // Texts are cut, times are in milliseconds, and the text of a double may stand for its neighbour: such
-        // a bound need not occur.
+        // Bounds of texts are truncated, times are in milliseconds, and the text of a double may round to a
+        // neighbouring value: such a bound need not occur.
         Some(value) => Precision::Inexact(scalar(value)),
         None => Precision::Absent,
     };
@@ -205,7 +205,7 @@ mod tests {
         lit(scalar(&Value::Timestamp(UnixMicros(micros))))
     }
 
-    /// Goal: a file goes only if none of its rows can match, whatever the filter is.
+    /// Goal: a file is pruned only if none of its rows can match, whatever the filter is.
     #[test]
     fn files_without_matching_rows_are_pruned() {
         let event = |name: &str| col("event").eq(lit(name));
@@ -229,8 +229,8 @@ mod tests {
         }
     }
 
-    /// Goal: pruning takes no more time and memory than the filter is long. Method: a CASE in which 45 others stand, each in
-    /// the one before, beside a condition that has bounds.
+    /// Goal: pruning takes time and memory linear in the length of the filter. Method: a CASE that contains 45 others,
+    /// each nested in the one before, besides a condition that can be used to prune.
     #[test]
     fn nested_cases_say_nothing_of_files() {
         let event = |name: &str| col("event").eq(lit(name));

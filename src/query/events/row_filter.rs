@@ -1,8 +1,8 @@
-//! Filters that a scan may evaluate while it reads: [`is_row_filter`].
+//! Decides which filters a scan may evaluate while it reads: [`is_row_filter`].
 //!
-//! A scan reads rows of other projects, and deleted ones. The error of an expression that fails on a row shows the
-//! row, so only expressions that fail on no row go so deep. Nor are they functions, but for quick conditions of ours:
-//! a scan filters a row group in one step, in which a query cannot be stopped.
+//! A scan reads rows of other projects, and deleted ones. The error of an expression that fails on a row shows the row,
+//! so only expressions that cannot fail are pushed down into it. Function calls are not, except our own quick
+//! conditions: a scan filters a row group in one step, during which a query cannot be cancelled.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::filter::condition;
 
-/// Columns that cost more to be read twice, for the filter and for the query, than what a filter saves.
+/// Columns for which a second read, for the filter besides the query, costs more than the filter saves.
 const WIDE: [&str; 2] = ["properties", "elements_chain"];
 
-/// Columns with long texts of which each is in few rows.
+/// Columns with long texts, each of which is in few rows.
 const KEYS: [&str; 4] = ["uuid", "distinct_id", "person_id", "session_id"];
 
-/// Whether an expression has a value for every row and is cheap: comparisons of columns with constants, conditions of
-/// ours ([`condition::is_quick`]), and what is made of them by AND, OR and NOT. Planning has given operands the same type; a cast may fail.
+/// Whether an expression has a value for every row and is cheap: comparisons of columns with constants, our own quick
+/// conditions ([`condition::is_quick`]), and their combinations by AND, OR and NOT. Planning has given operands the
+/// same type; a cast may fail.
 pub(crate) fn is_row_filter(expression: &Arc<dyn PhysicalExpr>) -> bool {
     let is_kind = if let Some(binary) = expression.downcast_ref::<BinaryExpr>() {
         is_comparison(*binary.op()) || matches!(binary.op(), Operator::And | Operator::Or)
@@ -40,9 +41,9 @@ pub(crate) fn is_row_filter(expression: &Arc<dyn PhysicalExpr>) -> bool {
     is_kind && expression.children().into_iter().all(is_row_filter)
 }
 
-/// Whether it is less work to filter rows as they are read, for a query that reads these columns. What passes is decoded in
-/// pieces, which costs more for each row than to decode a column of numbers or of repeated texts, and less than to decode
-/// long texts that all differ.
+/// Whether it is cheaper to filter rows during the read, for a query that reads these columns. Values of matching rows
+/// are decoded in pieces, which costs more for each row than to decode a column of numbers or of repeated texts, and
+/// less than to decode long texts that all differ.
 pub(crate) fn pays<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
     columns.any(|name| WIDE.contains(&name) || KEYS.contains(&name))
 }
@@ -78,8 +79,8 @@ mod tests {
     use crate::filter::condition::{Call, Pace};
     use weir_event::schema::events_schema;
 
-    /// Goal: nothing goes into a scan that may fail on a row, call a function, or read a wide column twice.
-    /// Method: conditions as planning has left them.
+    /// Goal: no filter is pushed down into a scan that may fail on a row, call a function, or read a wide column twice.
+    /// Method: conditions as planning leaves them.
     #[tokio::test]
     async fn only_cheap_comparisons_are_row_filters() {
         let context = SessionContext::new();

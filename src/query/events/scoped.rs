@@ -1,12 +1,12 @@
-//! One project's rows of a scan of all projects: [`ScopedExec`] stands right above the scan and lets no
-//! other row pass, nor one that is deleted.
+//! Restricts a scan over all projects to the rows of one: [`ScopedExec`], directly above the scan, drops rows of other
+//! projects and deleted ones.
 //!
-//! It is an operator of its own, and not a condition of the plan, because the optimizer merges conditions
-//! and chooses their order: a cast of a user that fails would fail on a row of another project, with an
-//! error that shows the row. Below this operator nothing of a user is evaluated but comparisons and conditions that cannot
-//! fail ([`row_filter`](crate::events::row_filter)). The scan has them when it is planned, and leaves out files, row
-//! groups and pages by them, and also rows, after it has asked for the project, where that saves work ([`source`]). No
-//! filter comes through this operator later.
+//! It is an operator of its own instead of a condition in the plan, because the optimizer merges and reorders
+//! conditions: a user's cast that fails would fail on a row of another project, with an error that shows the row. Below
+//! this operator no user's expression is evaluated except comparisons and conditions that cannot fail
+//! ([`row_filter`](crate::events::row_filter)). The scan gets these when it is planned, and uses them to prune files,
+//! row groups and pages, and, after the project filter, also rows, where that saves work ([`source`]). No filter is
+//! pushed through this operator later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,22 +41,22 @@ use crate::events::deleted;
 use weir_event::id::ProjectId;
 use weir_identity::deletions::Deletions;
 
-/// Values of filtered columns that a reader keeps, which are read again otherwise. No pool accounts for them.
+/// Memory for values of filtered columns that a reader caches and otherwise reads again. No pool accounts for it.
 const PREDICATE_CACHE_BYTES: usize = 1 << 20;
 
-/// The column that says whose a row is.
+/// The column with the project of a row.
 pub(crate) const PROJECT: &str = "project_id";
 
-/// Whose rows are wanted.
+/// Which rows may pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) project: ProjectId,
-    /// Which of its events are deleted; without it none are.
+    /// Deleted events of the project; `None` if there are none.
     pub(crate) deletions: Option<Arc<Deletions>>,
 }
 
 impl Scope {
-    /// The columns that it takes to tell whose a row is, and whether it is deleted.
+    /// The columns that are needed to decide whether a row is of the project and is not deleted.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> + use<> {
         let of_deletions = if self.deletions.is_some() { &deleted::COLUMNS[..] } else { &[] };
         std::iter::once(PROJECT).chain(of_deletions.iter().copied())
@@ -81,7 +81,7 @@ impl Scope {
     }
 }
 
-/// The rows for which the mask is true. All of them, or none, are not copied.
+/// The rows for which the mask is true. Does not copy if these are all or none.
 fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
     match mask.true_count() {
         0 => Ok(batch.slice(0, 0)),
@@ -90,13 +90,13 @@ fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
     }
 }
 
-/// A source of files that leaves out those of other projects by their statistics, and so by `filters`, which are
-/// [`row_filter`](crate::events::row_filter)s. With `filters_rows` it also filters rows as it reads them: first by the
-/// project, then by these. Each is evaluated only on rows for which those before it hold.
+/// A file source that prunes files of other projects by their statistics, and likewise by `filters`, which are
+/// [`row_filter`](crate::events::row_filter)s. With `filters_rows` it also filters rows during the read: first by
+/// project, then by these. Each filter is evaluated only on rows that passed the previous ones.
 ///
 /// # Errors
 ///
-/// The table has no column for the project: a bug.
+/// The table has no project column: a bug.
 pub(crate) fn source(
     schema: &TableSchema,
     project: ProjectId,
@@ -116,14 +116,14 @@ pub(crate) fn source(
     Ok(source.with_predicate(predicate))
 }
 
-/// Passes on the rows of a scope, and of its input the first `width` columns: those behind them are there
-/// to tell the rows apart.
+/// Passes on the rows of a scope, with the first `width` columns of its input: further columns only serve to evaluate
+/// the scope.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopedExec {
     input: Arc<dyn ExecutionPlan>,
     scope: Scope,
     width: usize,
-    /// Rows of a partition that are enough.
+    /// Number of rows per partition after which it stops.
     fetch: Option<usize>,
     properties: Arc<PlanProperties>,
 }
@@ -167,7 +167,8 @@ impl ExecutionPlan for ScopedExec {
         &self.properties
     }
 
-    /// It does, but what asks for an order stays above: a sort below would evaluate it on rows of others.
+    /// It does maintain the order, but `false` keeps sorts above it: a sort below would be evaluated on rows of other
+    /// projects.
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![false]
     }
@@ -224,7 +225,7 @@ impl ExecutionPlan for ScopedExec {
         vec![ChildStats::At(partition)]
     }
 
-    /// Never exact: those of the input are of the rows of all projects.
+    /// Never exact: the input's statistics include rows of all projects.
     fn statistics_from_inputs(
         &self,
         inputs: &[Arc<Statistics>],
@@ -249,7 +250,7 @@ impl ExecutionPlan for ScopedExec {
         Some(Arc::new(Self { fetch, ..self.clone() }))
     }
 
-    /// Fewer columns are read where they are columns as they are. Whatever computes stays above.
+    /// Pushes down a projection of plain columns to read fewer of them. Projections that compute anything stay above.
     fn try_swapping_with_projection(
         &self,
         projection: &ProjectionExec,
@@ -272,13 +273,13 @@ impl ExecutionPlan for ScopedExec {
     }
 }
 
-/// The rows of one partition.
+/// The row stream of one partition.
 struct ScopedRows {
-    /// None when enough was read.
+    /// None once enough rows were read.
     input: Option<SendableRecordBatchStream>,
     scope: Scope,
     columns: Vec<usize>,
-    /// Makes batches of few rows into larger ones.
+    /// Coalesces small batches into larger ones.
     joined: LimitedBatchCoalescer,
 }
 

@@ -1,8 +1,8 @@
-//! The properties of sessions as columns beside the events of a plan: [`with_sessions`], and expressions of them. Events
-//! of no session have nulls there.
+//! Session properties as additional columns of the events of a plan ([`with_sessions`]), and expressions over them. The
+//! columns are null for events without a session.
 //!
-//! A plan that looks at events of some time reads those of [`EDGE`] before and after it as well: a session that crosses
-//! the edge is whole unless it goes on for longer than that. What is farther away is no part of it.
+//! A plan over events of a time range also reads those within [`EDGE`] before and after it: a session that crosses the
+//! edge is complete unless it extends farther than that. Events beyond are not counted as part of it.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -20,22 +20,22 @@ use weir_base::clock::UnixMicros;
 use weir_event::predicate::Predicate;
 use weir_event::predicate::moment::Now;
 
-/// How far before and after the events of a plan those of their sessions may be, in microseconds: three days, as in
+/// How far before and after the time range events of the same sessions are read, in microseconds: three days, as in
 /// PostHog.
 const EDGE: i64 = 3 * 86_400 * 1_000_000;
 
-/// What stands before the name of a property in the names of columns, which no column of events begins with.
+/// Prefix of the names of columns with session properties; no column of events begins with it.
 const PREFIX: &str = "session.";
 
-/// The id of the session in these columns.
+/// The session id among these columns.
 const KEY: &str = "session_of";
 
 fn column(property: &str) -> String {
     format!("{PREFIX}{property}")
 }
 
-/// `events`, which lie within bounds, with the columns of their sessions beside them if one of the expressions that
-/// are to be computed of them names any.
+/// `events`, which lie within the time bounds, joined with the columns of their sessions if an expression in `used`
+/// refers to any.
 ///
 /// # Errors
 ///
@@ -61,11 +61,11 @@ pub async fn with_sessions<'e>(
     let properties = PROPERTIES.iter().map(|(name, _)| ident(*name).alias(column(name)));
     let columns =
         std::iter::once(ident(SESSION_ID).alias(KEY)).chain(properties).collect::<Vec<_>>();
-    // The left side is kept in memory: the smaller one.
+    // The left side is the build side, held in memory: the smaller one.
     Ok(sessions.select(columns)?.join(events, JoinType::Right, &[KEY], &[SESSION_ID], None)?)
 }
 
-/// A property of the session of an event as text; null where it has none.
+/// A property of an event's session as text; null if it has none.
 pub fn text(property: &str) -> Expr {
     let column = ident(column(property));
     match kind(property) {
@@ -74,7 +74,7 @@ pub fn text(property: &str) -> Expr {
     }
 }
 
-/// A property of the session of an event as a number, of which true is 1 and false 0; null where it has none.
+/// A property of an event's session as a number, with true as 1 and false as 0; null if it has none.
 pub fn number(property: &str) -> Expr {
     let column = ident(column(property));
     match kind(property) {
@@ -83,8 +83,8 @@ pub fn number(property: &str) -> Expr {
     }
 }
 
-/// The condition that a predicate on a property of sessions holds for the session of an event: true or false. What is no
-/// property of sessions is not set.
+/// The condition that a predicate on a session property matches the session of an event: true or false. A name that is
+/// no session property counts as not set.
 pub(crate) fn condition(predicate: Predicate, now: Now) -> Expr {
     let Some(kind) = kind(&predicate.key) else {
         return lit(predicate.matches_value(None, now));

@@ -1,5 +1,5 @@
-//! The `events` table as a query sees it: files and memtables of one snapshot, one project's
-//! rows, persons resolved through the merges since.
+//! The `events` table as seen by queries: files and memtables of one snapshot, rows of one project, persons resolved
+//! through the merges since.
 
 use std::iter;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use weir_storage::delta::DataFile;
 use weir_storage::rows::Rows;
 use weir_storage::store::{Snapshot, Store};
 
-/// The address under which DataFusion finds the files of the table.
+/// The object store URL under which DataFusion finds the files of the table.
 ///
 /// # Errors
 ///
@@ -50,24 +50,24 @@ pub fn store_url() -> Result<ObjectStoreUrl> {
     ObjectStoreUrl::parse("weir://events/")
 }
 
-/// The number of the person that an event belongs to today; see [`PersonNumbers`].
+/// The number of the person to which an event currently belongs; see [`PersonNumbers`].
 pub const PERSON_NUMBER: &str = "person_number";
 
-/// The name of a project's events below the view on them, where persons are as they were stored.
+/// The name of a project's events below the view on them, with persons as stored.
 pub(crate) const OWN_EVENTS: &str = "own_events";
 
-/// The function that gives the person of an event as of today.
+/// The function that returns the current person of an event.
 pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
 
-/// One project's events as SQL sees them, and the same with a column [`PERSON_NUMBER`].
+/// One project's events as seen by SQL, and the same with an additional column [`PERSON_NUMBER`].
 #[derive(Clone, Debug)]
 pub(crate) struct EventTables {
     pub(crate) plain: Arc<dyn TableProvider>,
     pub(crate) numbered: Arc<dyn TableProvider>,
 }
 
-/// One project's events. The column `project_id` is not in it, so no query can see another's.
-/// `deletions` must be no newer than `snapshot`: what is done has left the files before.
+/// One project's events. The column `project_id` is not exposed, so no query can see another project's. `deletions`
+/// must be no newer than `snapshot`: completed deletions are removed from the set only after the files were rewritten.
 ///
 /// # Errors
 ///
@@ -81,11 +81,11 @@ pub(crate) fn event_tables(
     deletions: Arc<Deletions>,
 ) -> Result<EventTables> {
     let stored = Arc::clone(&store.table().spec().schema);
-    // Without splits the person alone decides, and distinct ids need not be read.
+    // Without splits the person alone suffices, and distinct ids need not be read.
     let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
     let stored_with: Vec<Expr> = iter::once(ident("person_id")).chain(distinct_id).collect();
     let number = numbers.of_event(stored_with.clone()).alias(PERSON_NUMBER);
-    // What others do decides nothing here: a plan shows it.
+    // Only overrides of this project may influence the plan, as EXPLAIN shows it.
     let person = match overrides.concerns(project) {
         true => resolve_person(project, overrides, stored_with).alias("person_id"),
         false => ident("person_id"),
@@ -93,7 +93,7 @@ pub(crate) fn event_tables(
     let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
     let columns: Vec<usize> = own.map(|(at, _)| at).collect();
     let schema = Arc::new(stored.project(&columns)?);
-    // Where nothing is deleted, nobody asks where rows are in the log.
+    // Without deletions, log positions are not needed.
     let deletions = deletions.concerns(project).then_some(deletions);
     let stored = match deletions {
         Some(_) => deleted::with_position(stored),
@@ -120,24 +120,24 @@ pub(crate) fn event_tables(
     Ok(EventTables { plain, numbered: table(shown)? })
 }
 
-/// What is read of the files.
+/// What a scan reads of the files.
 struct FileScan {
-    /// Those that may have rows of the query.
+    /// The files that may have rows of the query.
     files: Vec<Arc<DataFile>>,
-    /// Filters that leave out row groups and pages, and are applied while files are read where that saves work
-    /// ([`row_filter::pays`]), so that of other rows no other column is decoded. A filter operator above [`ScopedExec`]
-    /// applies them again.
+    /// Filters by which row groups and pages are pruned, and which are evaluated during the read where that saves work
+    /// ([`row_filter::pays`]), so that other columns are not decoded for rows that do not match. A filter operator
+    /// above [`ScopedExec`] evaluates them again.
     filters: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-/// A project's events of one snapshot, with the persons that they were stored with.
+/// A project's events of one snapshot, with persons as stored.
 #[derive(Debug)]
 struct Events {
     /// The columns that a query may name.
     schema: SchemaRef,
-    /// Where they are among those of files.
+    /// Their indexes among the file columns.
     columns: Vec<usize>,
-    /// The columns of files, and where it is wanted the place in the log.
+    /// The file columns, followed by the log position if it is needed.
     stored: TableSchema,
     scope: Scope,
     snapshot: Snapshot,
@@ -157,7 +157,7 @@ impl TableProvider for Events {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // A filter operator above decides; here filters prune files, row groups, pages and rows.
+        // A filter operator above decides; here filters only prune files, row groups, pages and rows.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -174,7 +174,7 @@ impl TableProvider for Events {
         };
         let width = wanted.len();
         let mut columns = wanted;
-        // Behind those that are wanted, those that tell whose a row is.
+        // After the requested columns, those that are needed to evaluate the scope.
         for name in self.scope.columns() {
             let at = self.stored.table_schema().index_of(name)?;
             if !columns.contains(&at) {
@@ -187,7 +187,7 @@ impl TableProvider for Events {
 }
 
 impl Events {
-    /// The files to be read, and by what. A filter without a physical form is left to the operators above.
+    /// The files to read, and the filters for them. A filter that cannot be planned is left to the operators above.
     fn file_scan(&self, state: &dyn Session, filters: &[Expr]) -> Result<FileScan> {
         let table = self.stored.table_schema();
         let schema = DFSchema::try_from(Arc::clone(table))?;
@@ -279,7 +279,7 @@ impl Events {
     }
 }
 
-/// The rows with the log records that they come from in the column at `width`, behind all others.
+/// The rows with their log positions in the column at `width`, after all others.
 fn with_positions(rows: &Rows, width: usize) -> Rows {
     let mut rows = rows.clone();
     rows.columns.resize(width, None);
@@ -288,8 +288,7 @@ fn with_positions(rows: &Rows, width: usize) -> Rows {
     rows
 }
 
-/// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since
-/// the event was stored.
+/// `resolve_person(person_id[, distinct_id])`: the person after the merges and splits since the event was stored.
 fn resolve_person(project: ProjectId, overrides: Arc<Overrides>, arguments: Vec<Expr>) -> Expr {
     let resolve = ResolvePerson { project, overrides };
     let invoke = move |arguments: &[ColumnarValue]| {

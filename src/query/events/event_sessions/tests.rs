@@ -1,4 +1,4 @@
-//! Tests of the plan of sessions, over a table in memory.
+//! Tests of the plan of sessions, over an in-memory table.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use weir_storage::exact::ExactColumns;
 /// An event: its session, its time in microseconds, its name, its distinct id and its properties.
 type Event<'e> = (Option<&'e str>, i64, &'e str, &'e str, Value);
 
-/// The `events` of a project with these rows, whose promoted columns are all null, so that the JSON text decides.
+/// The `events` of a project with these rows, with all promoted columns null, so that properties are read from the JSON
+/// text.
 fn events(rows: &[Event<'_>]) -> Arc<dyn TableProvider> {
     let schema = events_schema();
     let texts = |of: &dyn Fn(&Event<'_>) -> Option<String>| -> ArrayRef {
@@ -41,14 +42,14 @@ fn events(rows: &[Event<'_>]) -> Arc<dyn TableProvider> {
         }
     };
     let columns = schema.fields().iter().map(|field| column(field.name())).collect();
-    // Several batches, so that there is something to merge.
+    // Several batches, so that partial aggregates are merged.
     let all = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
     let mut parts: Vec<_> = (0..rows.len()).map(|at| vec![all.slice(at, 1)]).collect();
     parts.push(Vec::new());
     Arc::new(MemTable::try_new(schema, parts).unwrap())
 }
 
-/// The columns of each session, as texts, ordered by its id.
+/// The columns of each session, as texts, ordered by session id.
 fn sessions(rows: &[Event<'_>], columns: &[&str]) -> Vec<Vec<String>> {
     let context = SessionContext::new();
     let mut state = context.state();

@@ -1,4 +1,4 @@
-//! The rows of one pass: [`Gathered`], within the memory of queries.
+//! Row buffer of one pass, within the memory of queries: [`Gathered`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 use crate::kernel::slice::Slice;
 
-/// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
+/// Maximum slices into which actors are partitioned. If a slice still does not fit then, it has a single actor.
 const SLICES_MAX: u64 = 1 << 20;
 
-/// Rows of each half from which on two threads sort them.
+/// Minimum rows of each half from which on two threads sort them.
 const HALF_MIN: usize = 1 << 16;
 
-/// Rows for which there is room at first.
+/// Initial capacity in rows.
 const ROWS_MIN: usize = 8192;
 
-/// Rows, and whose they are.
+/// Rows with their actors.
 #[derive(Debug)]
 pub(super) struct Gathered {
     rows: Vec<Row>,
-    /// The names of actors; `None` where a plan gives their numbers.
+    /// The interned names of actors; `None` if the plan provides person numbers.
     names: Option<Interner>,
     texts: Interner,
     kind: Rows,
-    /// What this pass is for.
+    /// The slice of this pass.
     slice: Slice,
-    /// What further passes are for.
+    /// The slices of later passes.
     left: Vec<Slice>,
     reservation: MemoryReservation,
 }
 
 impl Gathered {
-    /// None yet, and no pass has begun. Their actors are texts, or numbers if `has_names` is false.
+    /// An empty buffer before its first pass. Actors are texts, or numbers if `has_names` is false.
     pub(super) fn new(pool: &Arc<dyn MemoryPool>, kind: Rows, has_names: bool) -> Self {
         Self {
             rows: Vec::new(),
@@ -54,7 +54,7 @@ impl Gathered {
         }
     }
 
-    /// The numbers of the actors of a batch who are of the slice; `None` without a column of their type.
+    /// The numbers of the actors of a batch, null for those outside the slice; `None` without a column of their type.
     fn actors_of(&mut self, batch: &RecordBatch) -> Result<Option<UInt32Array>, QueryError> {
         let Some(column) = batch.column_by_name(ACTOR) else { return Ok(None) };
         let Some(names) = &mut self.names else {
@@ -76,7 +76,7 @@ impl Gathered {
         numbers.collect::<Result<_, QueryError>>().map(Some)
     }
 
-    /// Makes room for so many more rows: with more memory, or fewer rows.
+    /// Reserves memory for `more` rows: by growing, by removing duplicate rows, or by halving the slice.
     fn make_room(&mut self, more: usize) -> Result<(), QueryError> {
         loop {
             let Err(error) = self.reserve(more) else { return Ok(()) };
@@ -104,13 +104,13 @@ impl Gathered {
             return self.reservation.try_resize(bytes(room));
         }
         let larger = (length + more).max(length + length / 2).max(ROWS_MIN);
-        // While rows move to a larger place there are two.
+        // During reallocation both buffers are in memory.
         self.reservation.try_resize(bytes(room.saturating_add(larger)))?;
         self.rows.reserve_exact(larger - length);
         self.reservation.try_resize(bytes(self.rows.capacity()))
     }
 
-    /// Forgets the rows and actors that are not of the slice.
+    /// Removes the rows and actors that are not in the slice.
     fn keep_slice(&mut self) -> Result<(), QueryError> {
         let Some(names) = &mut self.names else {
             let slice = self.slice;
@@ -134,7 +134,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Orders the rows by actor, time, mask and text, and leaves out what does not matter.
+    /// Sorts the rows by actor, time, mask and text, and removes those that the fold does not need.
     fn sort(&mut self) {
         let Self { rows, texts, kind, .. } = self;
         let text = |row: &Row| texts.get(row.text);
@@ -152,8 +152,8 @@ impl Gathered {
     }
 }
 
-/// Sorts rows. Of many, the lower half is sorted on a thread of its own: at the end of a pass the other threads of queries have
-/// nothing to do for the question.
+/// Sorts rows. Of many, the lower half is sorted on another thread: at the end of a pass the other query threads are
+/// idle for this query.
 fn sort_by(rows: &mut [Row], order: &(impl Fn(&Row, &Row) -> Ordering + Sync)) {
     let middle = rows.len() / 2;
     if middle < HALF_MIN {
@@ -174,7 +174,7 @@ fn sort_by(rows: &mut [Row], order: &(impl Fn(&Row, &Row) -> Ordering + Sync)) {
 }
 
 impl Kept for Gathered {
-    /// Forgets all rows, and takes those of another slice from now on.
+    /// Removes all rows, and starts the pass of the next slice.
     fn begin(&mut self) -> bool {
         self.rows.clear();
         self.names = self.names.as_ref().map(Interner::emptied);
@@ -227,7 +227,7 @@ impl Kept for Gathered {
     }
 }
 
-/// What slices divide numbers by.
+/// Hash of a person number, by which slices partition actors.
 fn hash_of(number: u32) -> u64 {
     u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -263,7 +263,7 @@ mod tests {
         batch_of(Arc::new(actors), rows)
     }
 
-    /// The same with numbers, which their names are.
+    /// The same with numbers, parsed from the actors' names.
     fn numbered(rows: &[(String, Plain)]) -> RecordBatch {
         let number = |(actor, _): &(String, Plain)| actor.parse::<u32>().unwrap();
         batch_of(Arc::new(rows.iter().map(number).collect::<UInt32Array>()), rows)
@@ -282,7 +282,7 @@ mod tests {
         .unwrap()
     }
 
-    /// All histories of the batches, and the passes that they took.
+    /// All histories of the batches, and the number of passes.
     fn gathered(
         batches: &[RecordBatch],
         bytes: usize,
@@ -305,7 +305,7 @@ mod tests {
         Ok((found, passes))
     }
 
-    /// Goal: the same histories, whatever the memory. Method: random rows beside sorted lists.
+    /// Goal: the same histories, whatever the memory. Method: random rows, compared with sorted lists.
     #[test]
     fn all_rows_come_in_their_order_within_little_memory() {
         let mut rng = StdRng::seed_from_u64(7);
@@ -334,7 +334,8 @@ mod tests {
         }
     }
 
-    /// Goal: two threads sort as one does. Method: actors of very different numbers of rows, one with most of them.
+    /// Goal: two threads sort as one does. Method: actors with very different numbers of rows, one of them with most
+    /// rows.
     #[test]
     fn halves_are_one_order() {
         let mut rng = StdRng::seed_from_u64(3);

@@ -1,4 +1,4 @@
-//! What keeps the rows of a plan while passes go over it: [`Kept`].
+//! The interface of row buffers for passes over a plan: [`Kept`].
 
 use arrow::array::{AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::error::DataFusionError;
@@ -7,34 +7,34 @@ use crate::events::histories::{AT, MASK, Row};
 use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 
-/// Takes an actor, its rows in their order, and the texts that they name.
+/// Receives an actor, its rows in order, and the texts to which they refer.
 pub(super) type Take<'t> = dyn FnMut(Actor<'_>, &[Row], &Interner) -> Result<(), QueryError> + 't;
 
-/// The rows of a plan, those of some actors in each pass over it.
+/// A buffer of a plan's rows, with some of the actors in each pass over it.
 pub(super) trait Kept: Send + 'static {
-    /// Begins a pass; false if no actor is left.
+    /// Starts a pass; false if no actor is left.
     fn begin(&mut self) -> bool;
 
-    /// Takes the rows of a batch that this pass is for.
+    /// Adds the rows of a batch that belong to this pass.
     fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError>;
 
-    /// The texts that the rows name.
+    /// The texts to which the rows refer.
     fn texts(&self) -> &Interner;
 
-    /// Gives all actors of the pass to `take`, until it fails.
+    /// Passes all actors of the pass to `take`, until it fails.
     fn each(&mut self, take: &mut Take<'_>) -> Result<(), QueryError>;
 }
 
-/// Whose rows are.
+/// An actor, in the form in which the plan provides it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Actor<'t> {
-    /// As the plan has it.
+    /// A text.
     Name(&'t str),
-    /// The same.
+    /// The number of a person.
     Number(u32),
 }
 
-/// The columns of a batch that all plans have.
+/// The columns that every plan of histories has.
 pub(super) fn times_and_masks(
     batch: &RecordBatch,
 ) -> Result<(&Int64Array, &UInt32Array), QueryError> {
@@ -43,13 +43,13 @@ pub(super) fn times_and_masks(
     at.zip(masks).ok_or_else(no_column)
 }
 
-/// A plan is not as it has to be.
+/// The error for a plan with missing columns.
 pub(super) fn no_column() -> QueryError {
     let error = "a plan of histories lacks a column, or has one of another type";
     QueryError::Internal(DataFusionError::Internal(error.to_owned()))
 }
 
-/// Goes over batches until no actor is left; how many passes that took.
+/// Runs passes over batches until no actor is left; returns the number of passes.
 #[cfg(test)]
 pub(super) fn passes(
     mut kept: impl Kept,

@@ -1,5 +1,6 @@
-//! Rows of few times and masks as bits of each actor: [`Marked`]. A row sets a bit in the words of its actor, which are where its
-//! number says: nothing is hashed, compared or sorted, and equal rows take no memory.
+//! Bitmaps per actor for rows with few distinct times and masks: [`Marked`]. A row sets a bit in the words of its
+//! actor, which are addressed by the actor's number: nothing is hashed, compared or sorted, and equal rows take no
+//! memory.
 
 use std::sync::Arc;
 
@@ -12,36 +13,37 @@ use crate::events::histories::{ACTOR, NO_TEXT, Row};
 use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 
-/// Times of a word.
+/// Times per word.
 const WORD: usize = 64;
 
-/// Most words of an actor: 32 bytes, a few rows. With more of them rows take less memory where actors have few.
+/// Maximum words of an actor: 32 bytes, a few rows. With more words, rows take less memory if actors have few of them.
 const WORDS_MAX: usize = 4;
 
-/// Actors for which there is room at first.
+/// Initial capacity in actors.
 const ACTORS_MIN: usize = 1024;
 
-/// Which rows there can be: their times are from 0 on and below a number, their masks among these. A plan gives no others.
+/// The domain of rows: their times are from 0 to below `times`, their masks among `masks`. The plan must provide no
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// How many times there are.
+    /// Number of times.
     pub times: usize,
-    /// The masks, each larger than the one before.
+    /// The masks, in ascending order.
     pub masks: &'static [u32],
 }
 
 impl Marks {
-    /// Whether they are few enough.
+    /// Whether times and masks are few enough for bitmaps.
     pub(super) fn are_few(self) -> bool {
         self.words().saturating_mul(self.masks.len()) <= WORDS_MAX
     }
 
-    /// Words of a mask.
+    /// Words per mask.
     fn words(self) -> usize {
         self.times.div_ceil(WORD)
     }
 
-    /// Reads the rows of an actor from its words, those of the first mask first; in their order.
+    /// Decodes the rows of an actor, in order, from its words, which hold those of the first mask first.
     fn read(self, own: &[u64], rows: &mut Vec<Row>) {
         rows.clear();
         let words = self.words();
@@ -61,20 +63,20 @@ impl Marks {
     }
 }
 
-/// The bits of the actors of one pass: those with numbers from a first one on.
+/// The bitmaps of one pass, for actors with numbers from `first` on.
 #[derive(Debug)]
 pub(super) struct Marked {
     marks: Marks,
     words: Vec<u64>,
     first: usize,
-    /// The number from which on actors are left to the next pass; `None` if there is none.
+    /// The number from which on actors are left to the next pass; `None` if there are none.
     next: Option<usize>,
     texts: Interner,
     reservation: MemoryReservation,
 }
 
 impl Marked {
-    /// None yet, and no pass has begun.
+    /// An empty buffer before its first pass.
     pub(super) fn new(pool: &Arc<dyn MemoryPool>, marks: Marks) -> Self {
         Self {
             marks,
@@ -86,12 +88,12 @@ impl Marked {
         }
     }
 
-    /// Words of an actor.
+    /// Words per actor.
     fn stride(&self) -> usize {
         self.marks.words() * self.marks.masks.len()
     }
 
-    /// Where the words of an actor are, for which it makes room; `None` for those of other passes.
+    /// Offset of the words of an actor, which are allocated if necessary; `None` for actors of other passes.
     fn place(&mut self, actor: usize) -> Result<Option<usize>, QueryError> {
         let Some(own) = actor.checked_sub(self.first) else { return Ok(None) };
         if self.next.is_some_and(|next| actor >= next) {
@@ -108,7 +110,7 @@ impl Marked {
         Ok(None)
     }
 
-    /// Makes room for so many actors, or for fewer where the memory has no more: none are too few.
+    /// Grows to `wanted` actors, or as far as the memory pool allows; fails if not even `ACTORS_MIN` fit.
     fn grow(&mut self, wanted: usize) -> Result<(), QueryError> {
         let bytes = |words: usize| words.saturating_mul(size_of::<u64>());
         let before = self.words.len();
@@ -118,7 +120,7 @@ impl Marked {
             if words <= before {
                 return Ok(());
             }
-            // While words move to a larger place there are two.
+            // During reallocation both buffers are in memory.
             match self.reservation.try_resize(bytes(before.saturating_add(words))) {
                 Ok(()) => {
                     self.words.reserve_exact(words - before);
@@ -193,7 +195,7 @@ mod tests {
 
     type Found = BTreeMap<u32, Vec<(i64, u32)>>;
 
-    /// The rows of all actors, and the passes that they took.
+    /// The rows of all actors, and the number of passes.
     fn marked(
         batches: &[RecordBatch],
         marks: Marks,
@@ -211,7 +213,8 @@ mod tests {
         Ok((found, passes))
     }
 
-    /// Goal: each actor has its rows, once and in their order, whatever the memory. Method: random rows beside sorted sets.
+    /// Goal: each actor gets its rows, once and in order, whatever the memory. Method: random rows, compared with
+    /// sorted sets.
     #[test]
     fn bits_are_the_rows_of_their_actor() {
         let mut rng = StdRng::seed_from_u64(11);
