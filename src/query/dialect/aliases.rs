@@ -1,6 +1,6 @@
-//! Names that a SELECT gives its columns, where it uses them itself: `SELECT toDate(timestamp) AS day FROM events WHERE day >
-//! today() - 7`. A column of a table has its name first; so they are looked at once planning has found no column
-//! ([`Aliases::put`]), and only where no table around the place has one.
+//! Use of a SELECT's column aliases within the same SELECT: `SELECT toDate(timestamp) AS day FROM events WHERE day >
+//! today() - 7`. A table's column takes precedence over an alias; so aliases are substituted only after planning has
+//! failed to find a column ([`Aliases::put`]), and only where no table in scope has one of that name.
 
 use std::ops::ControlFlow;
 
@@ -13,10 +13,10 @@ use crate::dialect::asked;
 use crate::dialect::relations::{Relations, Tables, is_same};
 use crate::dialect::substitution::Substitution;
 
-/// Names of one statement that are looked at.
+/// Maximum aliases that are substituted per statement.
 const NAMES_MAX: usize = 32;
 
-/// What was put into a statement so far.
+/// Substitutions made in a statement so far.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     names: Vec<Ident>,
@@ -24,11 +24,12 @@ pub(crate) struct Aliases {
 }
 
 impl Aliases {
-    /// Puts what a SELECT names so in the place of the column that planning did not find. Says whether it did.
+    /// Replaces the column that planning did not find by the expression of which it is an alias. Returns whether it
+    /// did.
     ///
     /// # Errors
     ///
-    /// It is too long for that.
+    /// The statement becomes too long.
     pub(crate) fn put(
         &mut self,
         statement: &mut Statement,
@@ -53,7 +54,7 @@ impl Aliases {
     }
 }
 
-/// Puts one name of a SELECT into it.
+/// Visitor that substitutes one alias in its SELECT.
 struct Selects<'t> {
     name: Ident,
     relations: Relations<'t>,
@@ -87,7 +88,7 @@ impl VisitorMut for Selects<'_> {
         }
         let before = self.copied;
         let mut substitution = Substitution::within(self.relations.clone(), before);
-        // As DataFusion has it, in lower case unless it is in quotes.
+        // Spelled as DataFusion resolved it: in lower case, unless it was quoted.
         substitution.add(Ident::new(self.name.value.clone()), expression);
         let mut put = || -> Result<()> {
             for item in &mut select.projection {
@@ -111,7 +112,7 @@ impl VisitorMut for Selects<'_> {
     }
 }
 
-/// Whether an alias is the column that DataFusion looked for.
+/// Whether an alias is the column that DataFusion did not find.
 fn is_lower_same(alias: &Ident, name: &Ident) -> bool {
     match alias.quote_style {
         Some(_) => alias.value == name.value,

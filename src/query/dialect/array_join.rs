@@ -1,6 +1,6 @@
-//! `FROM events ARRAY JOIN a AS x, b AS y`, as ClickHouse has it: a row for each place in arrays. The parser takes tables
-//! behind JOIN alone, so [`written`] makes the arrays arguments of one, and [`rewrite`] a query of that and the table before
-//! it, which gives all columns of the table and the elements.
+//! `FROM events ARRAY JOIN a AS x, b AS y` of ClickHouse: one row per array element. The parser accepts only tables
+//! after JOIN, so before parsing [`written`] turns the arrays into arguments of a table function; [`rewrite`] then
+//! replaces that and the table before it by a subquery, which selects all columns of the table and the elements.
 
 use std::ops::ControlFlow;
 
@@ -22,17 +22,17 @@ use crate::dialect::tokens::{is_blank, items, keyword, next};
 use crate::dialect::walk::each_expression;
 use crate::guard::complexity;
 
-/// The function in FROM that has the arrays as its arguments and their names as its columns.
+/// The table function whose arguments are the arrays; the aliases of its columns are the names of their elements.
 const MARKER: &str = "arrays_of_join";
 
-/// Functions that check that arrays are as long as each other, and that give one null for no elements.
+/// Functions that check that arrays have equal lengths, and that turn an empty array into one null.
 const ALIGNED: &str = "arrays_aligned";
 const AT_LEAST_ONE: &str = "array_or_null";
 
-/// Most joins of a statement that are looked at; the parser refuses what others have.
+/// Maximum joins of a statement that are rewritten; the parser refuses further ones.
 const JOINS_MAX: usize = 64;
 
-/// What comes behind the arrays.
+/// Keywords that end the list of arrays.
 const ENDS: [Keyword; 24] = [
     Keyword::ASOF,
     Keyword::CROSS,
@@ -60,7 +60,7 @@ const ENDS: [Keyword; 24] = [
     Keyword::WINDOW,
 ];
 
-/// Where the arrays begin, if ARRAY JOIN stands at this place.
+/// Index of the first array, if an ARRAY JOIN begins at this token.
 fn begins(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let is =
         |at: usize, wanted: Keyword| tokens.get(at).is_some_and(|token| keyword(token) == wanted);
@@ -68,10 +68,10 @@ fn begins(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     (is(at, Keyword::ARRAY) && is(join, Keyword::JOIN)).then_some(join + 1)
 }
 
-/// The tokens of a statement, in which the arrays of each join are arguments of a table.
+/// The tokens of a statement, with the arrays of each ARRAY JOIN as arguments of a table function.
 pub(crate) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let places: Vec<usize> = (0..tokens.len()).filter_map(|at| begins(&tokens, at)).collect();
-    // From the last one on: it may stand in an array of another.
+    // From the last one to the first: a join may be nested in an array of another.
     for begin in places.into_iter().take(JOINS_MAX).rev() {
         let (items, end) = items(&tokens, begin, |at, item| is_end(&tokens, at, item));
         drop(tokens.splice(begin..end, table(items)));
@@ -79,7 +79,7 @@ pub(crate) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Whether the arrays end before this token, `item` being what there is of the last one.
+/// Whether the list of arrays ends before this token; `item` has the tokens of the last array so far.
 fn is_end(tokens: &[TokenWithSpan], at: usize, item: &[TokenWithSpan]) -> bool {
     let Some(own) = tokens.get(at) else { return true };
     if own.token == Token::SemiColon || begins(tokens, at).is_some() {
@@ -89,7 +89,7 @@ fn is_end(tokens: &[TokenWithSpan], at: usize, item: &[TokenWithSpan]) -> bool {
     if !ENDS.contains(&own) {
         return false;
     }
-    // It may be a name, or the function of that name.
+    // A keyword may also be an alias, or the name of a function.
     let last = item.iter().rev().find(|token| !is_blank(token));
     let is_name = last.is_some_and(|last| keyword(last) == Keyword::AS);
     let behind = next(tokens, at + 1).and_then(|at| tokens.get(at));
@@ -98,7 +98,7 @@ fn is_end(tokens: &[TokenWithSpan], at: usize, item: &[TokenWithSpan]) -> bool {
     !is_name && !is_call
 }
 
-/// `arrays_of_join(a, b) AS arrays_of_join (x, y) `, where all have names.
+/// `arrays_of_join(a, b) AS arrays_of_join (x, y) `, if all arrays have names.
 fn table(items: Vec<Vec<TokenWithSpan>>) -> Vec<TokenWithSpan> {
     let wrap = TokenWithSpan::wrap;
     let marker = || wrap(Token::make_word(MARKER, None));
@@ -129,7 +129,7 @@ fn table(items: Vec<Vec<TokenWithSpan>>) -> Vec<TokenWithSpan> {
     own
 }
 
-/// The array and the name of an item: `a AS x`, or `a`, which is then called so itself.
+/// The array and the name of an item: `a AS x`, or `a`, which is also the name of its elements.
 fn array_and_name(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], TokenWithSpan)> {
     let mut behind = item.iter().enumerate().rev().filter(|(_, token)| !is_blank(token));
     let (_, name) = behind.next()?;
@@ -143,7 +143,7 @@ fn array_and_name(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], TokenWith
     }
 }
 
-/// The arrays of a join; `None` of another table.
+/// The arrays of an ARRAY JOIN; `None` if the factor is another table.
 pub(crate) fn arrays(factor: &mut TableFactor) -> Option<&mut Vec<FunctionArg>> {
     match factor {
         TableFactor::Table { name, args: Some(arrays), .. } if is_marker(name) => {
@@ -153,7 +153,7 @@ pub(crate) fn arrays(factor: &mut TableFactor) -> Option<&mut Vec<FunctionArg>> 
     }
 }
 
-/// The names of the elements of a join; none of another table.
+/// The names of the elements of an ARRAY JOIN; none if the factor is another table.
 pub(crate) fn elements(factor: &TableFactor) -> impl Iterator<Item = &Ident> {
     let alias = match factor {
         TableFactor::Table { name, alias, .. } if is_marker(name) => alias.as_ref(),
@@ -166,18 +166,18 @@ fn is_marker(name: &ObjectName) -> bool {
     matches!(name.0.as_slice(), [ObjectNamePart::Identifier(name)] if name.value == MARKER)
 }
 
-/// Puts a query in the place of each table with such a join.
+/// Replaces each table with an ARRAY JOIN by a subquery.
 ///
 /// # Errors
 ///
-/// An array has no name, or the join stands behind more than one table.
+/// An array has no name, or the join follows more than one table.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     asked::rewrite(statement, &mut Joins { relations: Relations::new(tables), copied: 0 })
 }
 
 struct Joins<'t> {
     relations: Relations<'t>,
-    /// Parts of expressions that were copied.
+    /// Number of expression nodes that were copied.
     copied: usize,
 }
 
@@ -219,15 +219,15 @@ fn is_of_arrays(join: &Join) -> bool {
     )
 }
 
-/// What is joined with the elements of arrays.
+/// The arrays of one ARRAY JOIN.
 struct Arrays {
-    /// Each with the name of its elements.
+    /// Each array with the name of its elements.
     named: Vec<(Expr, Ident)>,
-    /// Whether rows without elements stay.
+    /// Whether rows without elements remain (LEFT).
     is_left: bool,
 }
 
-/// Takes the arrays right behind a table.
+/// Removes the ARRAY JOIN that follows a table directly, and returns its arrays.
 fn first_arrays(joined: &mut TableWithJoins) -> Result<Arrays> {
     if !joined.joins.first().is_some_and(is_of_arrays) {
         return Err(refused(
@@ -253,7 +253,7 @@ fn first_arrays(joined: &mut TableWithJoins) -> Result<Arrays> {
     Ok(Arrays { named: arrays.into_iter().zip(names).collect(), is_left })
 }
 
-/// What a table is called around the query of its elements.
+/// The alias of the subquery: the one that the table had.
 fn alias_of(table: &TableFactor) -> Option<TableAlias> {
     let (name, alias) = match table {
         TableFactor::Table { name, alias, .. } => (name.0.last(), alias),
@@ -266,7 +266,8 @@ fn alias_of(table: &TableFactor) -> Option<TableAlias> {
 }
 
 impl Joins<'_> {
-    /// The query of a table and the elements of arrays; names of the SELECT around it may stand for arrays.
+    /// The subquery that selects a table's columns and the elements of arrays; aliases of the surrounding SELECT may be
+    /// used as arrays.
     fn query(
         &mut self,
         items: &[SelectItem],
@@ -315,7 +316,7 @@ impl Joins<'_> {
         Ok(TableFactor::Derived { lateral: false, subquery, alias: alias_of(table), sample: None })
     }
 
-    /// The elements of an array, which is as long as the first one.
+    /// The elements of an array, checked to be as long as the first one.
     fn element(&mut self, array: Expr, first: Option<&Expr>, is_left: bool) -> Result<Expr> {
         let array = match first {
             Some(first) => {

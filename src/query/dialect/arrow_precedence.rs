@@ -1,6 +1,7 @@
-//! The arrows of JSON (`->`, `->>`) bind more tightly than comparisons, as in PostgreSQL: in
-//! `properties ->> 'plan' = 'pro'` the property is compared. The parser gives them less precedence than any comparison and
-//! would look up the key `'plan' = 'pro'`. [`rewrite`] turns such trees. What stands in parentheses stays as it is.
+//! Precedence of the JSON arrows (`->`, `->>`): they bind more tightly than comparisons, as in PostgreSQL, so that
+//! `properties ->> 'plan' = 'pro'` compares the property. The parser gives them lower precedence than comparisons, and
+//! would look up the key `'plan' = 'pro'`. [`rewrite`] rotates such trees. Expressions in parentheses are left as they
+//! are.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, VisitorMut};
 use crate::dialect::asked::{asked, take};
 use crate::dialect::walk::walk_mut;
 
-/// Turns all accesses by arrows whose operand is a comparison without parentheses.
+/// Rotates all arrow accesses that have a comparison without parentheses as an operand.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
         let _ = walk_mut(query, &mut Turner);
@@ -28,7 +29,7 @@ impl VisitorMut for Turner {
     }
 }
 
-/// Turns `expression`, whose operands have been turned, if it is an access.
+/// Rotates `expression`, of which the operands have been rotated, if it is an arrow access.
 fn turn(expression: &mut Expr) {
     let Expr::BinaryOp { left, op, right } = expression else { return };
     if !is_arrow(op) {
@@ -78,7 +79,7 @@ fn is_comparison(op: &BinaryOperator) -> bool {
     )
 }
 
-/// The first operand of what binds less tightly than an arrow, or as tightly and to the left.
+/// The first operand of an expression that binds less tightly than an arrow, or as tightly and to the left.
 fn first_operand(expression: &mut Expr) -> Option<&mut Expr> {
     match expression {
         Expr::BinaryOp { left, op, .. }
@@ -104,7 +105,7 @@ fn first_operand(expression: &mut Expr) -> Option<&mut Expr> {
     }
 }
 
-/// The last operand of what binds less tightly than an arrow.
+/// The last operand of an expression that binds less tightly than an arrow.
 fn last_operand(expression: &mut Expr) -> Option<&mut Expr> {
     match expression {
         Expr::BinaryOp { right, op, .. } if is_comparison(op) => Some(right),
@@ -129,8 +130,8 @@ mod tests {
         Statement::Statement(Box::new(statements.pop().expect("one statement")))
     }
 
-    /// Goal: arrows have PostgreSQL's place among the operators. Method: each tree is that of the text with all
-    /// parentheses written out, when these are left out of both.
+    /// Goal: arrows have PostgreSQL's precedence. Method: each tree equals that of the text with all parentheses
+    /// written out, when parentheses are ignored in both.
     #[test]
     fn accesses_bind_more_tightly_than_comparisons() {
         for (condition, expected) in [
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// The tree without its positions in the text and without parentheses that group two operands.
+    /// The tree without source positions and without parentheses that group two operands.
     fn shape(statement: &Statement) -> String {
         use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! For all that rewrites or checks a statement: its query, whether it is asked or explained ([`asked`]), a visitor that may
-//! refuse parts of it ([`rewrite`]), an expression taken out of its tree ([`take`]), and the tree of SQL of ours
+//! AST helpers: the query inside a statement or EXPLAIN ([`asked`]), a run of a visitor that may refuse parts of it
+//! ([`rewrite`]), an expression taken out of its tree ([`take`]), and a tree parsed from SQL that we generate
 //! ([`query_of`]).
 
 use std::mem;
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::walk::walk_mut;
 
-/// The query; `None` of a statement that is none.
+/// The query inside a statement or EXPLAIN; `None` if the statement is of another kind.
 pub(crate) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
     match statement {
         Statement::Statement(query) => Some(query),
@@ -23,11 +23,11 @@ pub(crate) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
     }
 }
 
-/// Lets a visitor rewrite the query of a statement.
+/// Runs a rewriting visitor on the query of a statement.
 ///
 /// # Errors
 ///
-/// What the visitor ends with.
+/// The error with which the visitor breaks.
 pub(crate) fn rewrite(
     statement: &mut Statement,
     visitor: &mut impl VisitorMut<Break = DataFusionError>,
@@ -35,11 +35,11 @@ pub(crate) fn rewrite(
     asked(statement).map_or(Ok(()), |query| rewrite_part(query, visitor))
 }
 
-/// The same of a part of a tree.
+/// The same for a part of a tree.
 ///
 /// # Errors
 ///
-/// What the visitor ends with.
+/// The error with which the visitor breaks.
 pub(crate) fn rewrite_part(
     part: &mut impl VisitMut,
     visitor: &mut impl VisitorMut<Break = DataFusionError>,
@@ -47,16 +47,16 @@ pub(crate) fn rewrite_part(
     walk_mut(part, visitor).break_value().map_or(Ok(()), Err)
 }
 
-/// The expression, in whose place NULL is left.
+/// Takes the expression out of its tree and leaves NULL in its place.
 pub(crate) fn take(expression: &mut Expr) -> Expr {
     mem::replace(expression, Expr::Value(Value::Null.into()))
 }
 
-/// The tree of a query of ours.
+/// The tree of a query that we generate.
 ///
 /// # Errors
 ///
-/// It is none: a bug.
+/// It is not a query: a bug.
 pub(crate) fn query_of(sql: &str) -> Result<Box<Query>> {
     let parsed = Parser::parse_sql(&GenericDialect {}, sql);
     let statement = parsed.map_err(|error| DataFusionError::Internal(error.to_string()))?.pop();

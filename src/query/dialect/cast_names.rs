@@ -1,6 +1,6 @@
-//! Names of casts, for statements in which two of them are taken for one: DataFusion leaves casts out of the names of
-//! columns, so that it refuses `sum(a), sum(a::double)` as two columns of one name. [`is_needed`] knows that refusal, and
-//! [`rewrite`] puts each cast into a constant CASE with its type, which names have and the optimizer takes away.
+//! Distinct column names for casts. DataFusion omits casts from column names, so that it refuses `sum(a),
+//! sum(a::double)` as two columns of the same name. [`is_needed`] detects that error, and [`rewrite`] wraps each cast
+//! into a constant CASE with its type, which is part of the column name and is removed by the optimizer.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use crate::dialect::asked::{asked, take};
 use crate::dialect::item_names::ItemNames;
 use crate::dialect::walk::walk_mut;
 
-/// Whether a statement was refused for two columns of one name.
+/// Whether a statement was refused because of two columns of the same name.
 pub(crate) fn is_needed(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(error, _) => {
             matches!(**error, SchemaError::DuplicateUnqualifiedField { .. })
         }
-        // It has no type of its own.
+        // This error has no variant of its own.
         DataFusionError::Plan(why) => {
             why.starts_with("Projections require unique expression names")
         }
@@ -28,7 +28,7 @@ pub(crate) fn is_needed(error: &DataFusionError) -> bool {
     }
 }
 
-/// Puts the type of each cast into its name.
+/// Makes the type of each cast part of the column name.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
         let _ = walk_mut(query, &mut Casts::default());

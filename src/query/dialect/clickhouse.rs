@@ -1,6 +1,6 @@
-//! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
-//! placeholder stands for an argument. What is copied because an argument stands in a template twice is counted, so that no
-//! nesting multiplies it.
+//! ClickHouse functions of HogQL, rewritten to SQL that DataFusion plans: [`rewrite`]. Each is a template with
+//! placeholders for arguments. Nodes that are copied because a template uses an argument twice are counted and limited,
+//! so that nesting cannot grow a statement exponentially.
 
 mod aggregates;
 mod built;
@@ -33,8 +33,8 @@ use crate::functions::{local_time, quantile};
 use crate::guard::complexity;
 use crate::kernel::error::QueryError;
 
-/// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
-/// matter here. `$zone` is the time zone of the project.
+/// Templates of functions by name and number of arguments. Names are spelled as in ClickHouse, but matched without
+/// regard to case. `$zone` is the time zone of the project.
 const TEMPLATES: &[(&str, usize, &str)] = &[
     // Times.
     ("toStartOfSecond", 1, "date_trunc('second', $1)"),
@@ -91,41 +91,41 @@ const TEMPLATES: &[(&str, usize, &str)] = &[
     ("toString", 1, "CAST($1 AS VARCHAR)"),
 ];
 
-/// Conversions to numbers, which are null where a text is none.
+/// Conversions to numbers, which are null if a text is not a number.
 const INTEGERS: [&str; 10] = [
     "toInt", "toInt8", "toInt16", "toInt32", "toInt64", "toUInt8", "toUInt16", "toUInt32",
     "toUInt64", "toUInt",
 ];
 const FLOATS: [&str; 4] = ["toFloat", "toFloat32", "toFloat64", "toDecimal"];
 
-/// Functions that give the value at one level, the median unless it is sent, and the number of their arguments.
+/// Functions that return the quantile at one level, which defaults to the median, with the number of their arguments.
 const QUANTILE: [(&str, usize); 4] =
     [("quantile", 1), ("quantileIf", 2), ("median", 1), ("medianIf", 2)];
 
-/// The same that give a list of the values at several levels.
+/// The same functions for a list of the quantiles at several levels.
 const QUANTILES: [(&str, usize); 2] = [("quantiles", 1), ("quantilesIf", 2)];
 
-/// Functions that take a number in parentheses of their own and are nothing without it.
+/// Functions that require a number in a separate parameter list before the arguments.
 const PARAMETRIC: [&str; 4] = ["topK", "topKIf", "uniqUpTo", "windowFunnel"];
 
 /// The level of the median.
 const MEDIAN: f64 = 0.5;
 
-/// Most steps of `windowFunnel`.
+/// Maximum steps of `windowFunnel`.
 const STEPS_MAX: usize = 32;
 
-/// Most levels of `quantiles`.
+/// Maximum levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
 
-/// Functions of what an aggregate gives, in templates.
+/// Functions that templates apply to the result of an aggregate.
 const AROUND: [&str; 6] =
     ["array_slice", "least", quantile::NAME, "list_or_empty", "most_frequent", "window_funnel"];
 
-/// Writes the functions of ClickHouse in a statement as those that there are.
+/// Rewrites the ClickHouse functions of a statement to functions that DataFusion has.
 ///
 /// # Errors
 ///
-/// One has other arguments than it takes, or the statement becomes too long.
+/// A function has invalid arguments, or the statement becomes too long.
 pub(crate) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<()> {
     let Some(query) = asked::asked(statement) else { return Ok(()) };
     let names = ItemNames::default();
@@ -137,19 +137,19 @@ pub(crate) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<
     }
 }
 
-/// The same of one expression.
+/// The same for one expression.
 pub(crate) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
     asked::rewrite_part(expression, &mut functions)
 }
 
-/// All templates by where they stand.
+/// All tables of templates.
 fn tables() -> [&'static [(&'static str, usize, &'static str)]; 4] {
     [TEMPLATES, aggregates::TEMPLATES, dates::TEMPLATES, values::TEMPLATES]
 }
 
-/// Names of functions of ClickHouse that are understood.
+/// Names of the ClickHouse functions that are supported.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let of_templates = tables().into_iter().flatten().map(|(name, ..)| *name);
     let others = [
@@ -172,7 +172,7 @@ struct Functions<'r> {
     calendar: &'r Calendar,
     is_changed: bool,
     names: ItemNames,
-    /// Parts of arguments that stand in templates more than once.
+    /// Number of nodes of arguments that templates use more than once.
     copied: usize,
 }
 
@@ -181,7 +181,7 @@ impl VisitorMut for Functions<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         self.names.enter(select);
-        // It says what WHERE says, and that it is to be asked first.
+        // PREWHERE is equivalent to a WHERE that is evaluated first.
         if let Some(first) = select.prewhere.take() {
             select.selection = Some(match select.selection.take() {
                 Some(second) => both(first, second),
@@ -215,7 +215,7 @@ impl VisitorMut for Functions<'_> {
 }
 
 impl Functions<'_> {
-    /// What a call is; `None` if it is no function of ClickHouse alone.
+    /// The replacement of a call; `None` if it is not a function of ClickHouse only.
     fn written(&mut self, call: &mut Function) -> Result<Option<Expr>> {
         let [name] = call.name.0.as_slice() else { return Ok(None) };
         let Some(name) = name.as_ident().map(|name| name.value.as_str()) else { return Ok(None) };
@@ -236,7 +236,7 @@ impl Functions<'_> {
         let arguments: Option<Vec<Expr>> = list.args.iter().map(plain).collect();
         let sent = parameters(&name, &call.parameters)?;
         let Some(mut arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
-            // Whatever function it is, its parameters would be left out.
+            // Whatever function it is, its parameters would be dropped.
             return match sent {
                 None => Ok(None),
                 Some(_) => Err(not_here(&name)),
@@ -271,7 +271,7 @@ impl Functions<'_> {
         Ok(Some(written))
     }
 
-    /// What is there in the place of a function with these arguments.
+    /// The replacement of a function with these arguments.
     fn filled(
         &mut self,
         name: &str,
@@ -292,7 +292,7 @@ impl Functions<'_> {
         let Some(template) = template else { return Ok(None) };
         let parsed = Parts::parsed(&template)?;
         let zone = match arguments.len() == Parts::width(&parsed) + 1 {
-            // Behind the others, functions of times take the time zone that they are asked for.
+            // Time functions accept a time zone as an additional last argument.
             true => arguments.pop().as_ref().and_then(text),
             false => None,
         };
@@ -311,13 +311,13 @@ fn takes_no(name: &str, what: &str) -> DataFusionError {
     DataFusionError::Plan(format!("{name} takes no {what}"))
 }
 
-/// Both conditions.
+/// The conjunction of both conditions.
 fn both(left: Expr, right: Expr) -> Expr {
     let nested = |part: Expr| Box::new(Expr::Nested(Box::new(part)));
     Expr::BinaryOp { left: nested(left), op: BinaryOperator::And, right: nested(right) }
 }
 
-/// The aggregate that an expression is, or is a function of.
+/// The aggregate that an expression is, or to whose result it applies a function.
 fn aggregate_of(expression: &mut Expr) -> Option<&mut Function> {
     match expression {
         Expr::CompoundFieldAccess { root, .. } => aggregate_of(root),
@@ -335,13 +335,14 @@ fn aggregate_of(expression: &mut Expr) -> Option<&mut Function> {
     }
 }
 
-/// Whether a function is one of what an aggregate gives.
+/// Whether a function is one that templates apply to the result of an aggregate.
 fn is_around(function: &Function) -> bool {
     let name = function.name.to_string();
     AROUND.contains(&name.as_str())
 }
 
-/// Whether a window can have all of a function: those of the first and the last row have neither FILTER nor ORDER BY there.
+/// Whether the function can be used with OVER: window functions of the first and last row support neither FILTER nor
+/// ORDER BY.
 fn takes_over(function: &Function) -> bool {
     let has_order =
         matches!(&function.args, FunctionArguments::List(list) if !list.clauses.is_empty());
@@ -349,7 +350,7 @@ fn takes_over(function: &Function) -> bool {
     !is_around(function) && !(is_of_rows && (has_order || function.filter.is_some()))
 }
 
-/// The first of two lists of arguments: numbers; `None` if there is but one list.
+/// The first of two argument lists, as numbers; `None` if there is only one list.
 fn parameters(name: &str, sent: &FunctionArguments) -> Result<Option<Vec<f64>>> {
     let number = |parameter: &FunctionArg| match parameter {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
@@ -367,7 +368,7 @@ fn parameters(name: &str, sent: &FunctionArguments) -> Result<Option<Vec<f64>>> 
     numbers.map(Some).ok_or_else(wrong)
 }
 
-/// The template of an aggregate that takes parameters in parentheses of their own.
+/// The template of an aggregate with a separate parameter list.
 fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<String> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     for (own, width) in QUANTILE.into_iter().chain(QUANTILES) {
@@ -409,13 +410,13 @@ fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
     Err(DataFusionError::Plan(why))
 }
 
-/// The template of quantiles of an argument, of the rows for which the second one holds if there is one.
+/// The template of quantiles of an argument; with two arguments, over the rows for which the second one is true.
 fn quantiles(levels: &[f64], width: usize) -> String {
     let gathered = match width {
         1 => "array_agg(try_cast($1 AS DOUBLE))",
         _ => "array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2)",
     };
-    // With a fraction: a number without one would be of another type.
+    // With a fractional part: a number without one would be of another type.
     let levels: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
     format!("{}({gathered}, make_array({}))", quantile::NAME, levels.join(", "))
 }
@@ -424,7 +425,7 @@ fn is_quantile(name: &str) -> bool {
     QUANTILE.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
-/// Levels are from 0 to 1, and at most `most`.
+/// Checks that there are 1 to `most` levels, each from 0 to 1.
 fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
     let refused = |why: String| Err(DataFusionError::Plan(why));
     if !levels.iter().all(|level| (0.0..=1.0).contains(level)) {
@@ -436,7 +437,7 @@ fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
     Ok(())
 }
 
-/// The template of a function that may have more arguments than one template says.
+/// The template of a function with a variable number of arguments.
 fn several(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<String>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let count = arguments.len();
@@ -450,7 +451,7 @@ fn several(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<String>> {
         2.. if is("arrayIntersect") => Some(
             (2..=count).fold("$1".to_owned(), |all, at| format!("array_intersect({all}, ${at})")),
         ),
-        // The precision, or a zone: it is an instant.
+        // The argument is a precision, or a time zone: neither changes an instant.
         1 if is("now") => Some("CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)".to_owned()),
         1.. if is("format") => Some(built::formatted(arguments)?),
         2 | 3 if is("toDateTime") || is("toDateTime64") => dates::in_zone(name, arguments)?,
@@ -514,7 +515,7 @@ fn template(name: &str, arguments: &[Expr], calendar: &Calendar) -> Result<Optio
     Err(DataFusionError::Plan(format!("{name} takes {wanted} arguments, and has {count}")))
 }
 
-/// The template of a conversion to a number: of what is none it is null, or what its name says.
+/// The template of a conversion to a number: the result for anything else is null, or the one that its name defines.
 fn number(name: &str, count: usize) -> Option<String> {
     let ends = |end: &str| {
         let at = name.len().checked_sub(end.len())?;
@@ -544,7 +545,7 @@ fn number(name: &str, count: usize) -> Option<String> {
     })
 }
 
-/// The text that an expression is.
+/// The text of a string literal.
 fn text(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Value(value) => match &value.value {

@@ -1,5 +1,5 @@
-//! `person_id IN COHORT 5` and `IN COHORT 'name'`: [`members`] is the query of the members, from a table of the schema that
-//! [`By`] names. Who makes these tables is not known here.
+//! `person_id IN COHORT 5` and `IN COHORT 'name'`: [`members`] is the query of a cohort's members, from a table in the
+//! schema of [`By`]. The tables themselves are provided elsewhere.
 
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, ObjectNamePart, Query, SetExpr, Statement, TableFactor,
@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-/// How a cohort is named.
+/// How a query refers to a cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// By its id, a number.
@@ -17,10 +17,10 @@ pub enum By {
 }
 
 impl By {
-    /// Both ways.
+    /// All variants.
     pub const ALL: [Self; 2] = [Self::Id, Self::Name];
 
-    /// The schema that has cohorts by what they are named, each as a table of its members with their `id`.
+    /// The schema in which each cohort is a table, named by its id or its name, of its members' `id`s.
     pub fn schema(self) -> &'static str {
         match self {
             Self::Id => "cohorts_by_id",
@@ -29,7 +29,7 @@ impl By {
     }
 }
 
-/// The query of the members of a cohort.
+/// The query of a cohort's members.
 pub(crate) fn members(by: By, name: &str) -> Result<Box<Query>, ParserError> {
     let parsed = Parser::parse_sql(&GenericDialect, "SELECT id FROM cohorts.cohort")?.pop();
     let Some(Statement::Query(mut query)) = parsed else {

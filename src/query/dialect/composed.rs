@@ -1,5 +1,5 @@
-//! A query over rows of a plan, made of expressions of users: [`Composed`]. Its syntax tree is put together of theirs, so
-//! that they mean what was read and checked; their texts are not parsed again.
+//! A query over rows of a plan, composed of users' expressions: [`Composed`]. Its syntax tree is built from their
+//! trees, so that they mean what was parsed and checked; their texts are not parsed again.
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -13,24 +13,23 @@ use crate::dialect::filtered;
 use crate::guard::complexity::WORDS_MAX;
 use crate::kernel::error::QueryError;
 
-/// What a query has, but for the rows that it is of; see
-/// [`View::composed`](crate::kernel::view::View::composed).
+/// The clauses of a query, without the rows in its FROM; see [`View::composed`](crate::kernel::view::View::composed).
 #[derive(Clone, Debug, Default)]
 pub struct Composed {
-    /// What is selected; with a name, unless it is a column and keeps its own.
+    /// SELECT; each with a name, unless it is a column and keeps its own.
     pub columns: Vec<(Expression, Option<String>)>,
-    /// What must hold of a row.
+    /// WHERE: all must be true of a row.
     pub conditions: Vec<Expression>,
-    /// What rows are grouped by.
+    /// GROUP BY.
     pub groups: Vec<Expression>,
-    /// What must hold of a group.
+    /// HAVING: all must be true of a group.
     pub of_groups: Vec<Expression>,
-    /// What rows are ordered by, and whether the largest comes first. Null comes last.
+    /// ORDER BY, each with whether it is descending. Nulls come last.
     pub orders: Vec<(Expression, bool)>,
 }
 
 impl Composed {
-    /// The syntax tree, of the rows that have this name.
+    /// The syntax tree, over the table of this name.
     ///
     /// # Errors
     ///
@@ -73,12 +72,12 @@ impl Composed {
     }
 }
 
-/// An expression within another one.
+/// An expression in parentheses, as an operand of another one.
 fn operand(own: &Expression) -> Expr {
     Expr::Nested(Box::new(Expr::clone(own.tree())))
 }
 
-/// The condition that all of some hold.
+/// The conjunction of conditions.
 fn all_of(conditions: &[Expression]) -> Option<Expr> {
     conditions.iter().map(operand).reduce(|left, right| Expr::BinaryOp {
         left: Box::new(left),
@@ -96,8 +95,8 @@ mod tests {
     use crate::dialect::expression::Expression;
     use crate::guard::complexity::WORDS_MAX;
 
-    /// Goal: an expression stays one, however its tree prints. Method: expressions that print as more or less than they
-    /// are, in a query that they would change.
+    /// Goal: an expression remains one operand, however its tree prints. Method: expressions that print as more or less
+    /// than they are, in a query that they would change.
     #[tokio::test]
     async fn expressions_are_put_in_as_trees() {
         let context = SessionContext::new();

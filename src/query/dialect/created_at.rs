@@ -1,6 +1,7 @@
-//! `created_at` of events, which is their `received_at` here: [`rewrite`]. Other tables have a column of that name, so each
-//! name is looked at where it stands: `e.created_at` is of events if `e` is, and `created_at` alone if the innermost SELECT
-//! around it that has such a column at all has it of events. One that has it of both is refused.
+//! `created_at` of events, which is `received_at` here: [`rewrite`]. Other tables have a column of that name, so each
+//! use is resolved in its scope: `e.created_at` is rewritten if `e` has the columns of events; an unqualified
+//! `created_at` if, in the innermost SELECT around it with such a column, it is the one of events. If it could be both,
+//! it is refused.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -15,30 +16,31 @@ use crate::dialect::asked;
 use crate::dialect::relations::{Relation, Relations, Tables, is_same, name_of};
 use crate::dialect::walk::walk_mut;
 
-/// The name in HogQL, and that of the column here.
+/// The name in HogQL, and the name of the column here.
 const CREATED_AT: &str = "created_at";
 const RECEIVED_AT: &str = "received_at";
 
-/// Gives the column its name here, and keeps that in the answer as it was asked for.
+/// Renames the column to its name here, and keeps the name in the query as that of the result's column.
 ///
 /// # Errors
 ///
-/// The name alone is that of columns of two tables.
+/// The unqualified name is that of columns of two tables.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     let relations = Relations::new(tables);
     asked::rewrite(statement, &mut Names { relations, scopes: Vec::new() })
 }
 
-/// A SELECT around a place.
+/// A SELECT around the current place.
 struct Scope<'t> {
     relations: Vec<Relation<'t>>,
-    /// Whether the name alone is that of what the SELECT gives.
+    /// Whether the unqualified name refers to a column in the output of the SELECT.
     is_given: bool,
-    /// What was visited of the SELECT, while the rest of it is.
+    /// Parts of the SELECT that have been visited, set aside while the rest of it is visited.
     visited: Visited,
 }
 
-/// Parts of a SELECT in which the name is that of the column, whatever the SELECT gives: all that comes before its groups.
+/// Clauses of a SELECT in which the name refers to the table's column, whatever its output columns are: all that are
+/// evaluated before grouping.
 #[derive(Default)]
 struct Visited {
     items: Vec<SelectItem>,
@@ -57,7 +59,7 @@ fn own() -> Ident {
 }
 
 impl Names<'_> {
-    /// Whether the column is of events, by the name of its table if it has one.
+    /// Whether the column is of events, by the qualifying table name if there is one.
     fn is_of_events(&self, table: Option<&Ident>) -> Result<bool> {
         let name = own();
         for scope in self.scopes.iter().rev() {
@@ -85,7 +87,7 @@ impl Names<'_> {
         Ok(false)
     }
 
-    /// The name of the column, if the expression is one that is to have another.
+    /// The identifier to rename, if the expression is a reference to such a column.
     fn renamed<'e>(&self, expression: &'e mut Expr) -> Result<Option<&'e mut Ident>> {
         let (table, name) = match expression {
             Expr::Identifier(name) => (None, name),
@@ -100,7 +102,7 @@ impl Names<'_> {
     }
 }
 
-/// Whether an item has the name by `AS`.
+/// Whether an item has the name as an alias.
 fn is_named_so(item: &SelectItem) -> bool {
     matches!(item, SelectItem::ExprWithAlias { alias, .. } if is_same(alias, &own()))
 }
@@ -108,7 +110,7 @@ fn is_named_so(item: &SelectItem) -> bool {
 impl VisitorMut for Names<'_> {
     type Break = DataFusionError;
 
-    // ORDER BY is of the query.
+    // ORDER BY belongs to the query, not to its SELECT.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
         self.relations.enter(query);
         let scope = match &*query.body {
@@ -122,7 +124,7 @@ impl VisitorMut for Names<'_> {
                 let relations = self.relations.of(select);
                 Scope { relations, is_given, visited: Visited::default() }
             }
-            // What several give together is ordered by that alone.
+            // Set operations can only be ordered by their output columns.
             _ => Scope { relations: Vec::new(), is_given: true, visited: Visited::default() },
         };
         self.scopes.push(scope);
@@ -138,7 +140,7 @@ impl VisitorMut for Names<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let relations = self.relations.of(select);
         self.scopes.push(Scope { relations, is_given: false, visited: Visited::default() });
-        // With DISTINCT, what an answer is ordered by has to be written as in the list of columns.
+        // With DISTINCT, ORDER BY expressions must be written as in the select list.
         let keeps_names = select.distinct.is_none();
         let mut items = mem::take(&mut select.projection);
         for item in &mut items {
@@ -186,7 +188,7 @@ impl VisitorMut for Names<'_> {
     }
 }
 
-/// Whether an item is the column itself, so that its name is that of both.
+/// Whether an item is the column itself, so that both have the same name.
 fn is_received(item: &SelectItem) -> bool {
     let SelectItem::ExprWithAlias { expr, .. } = item else { return false };
     match expr {

@@ -1,18 +1,19 @@
-//! Names of properties with `$` and dashes, such as those of answers to surveys: `properties.$survey_response_0196e96d-7705`.
-//! Without quotes they are read as subtractions of properties that nobody has, which are null. [`check`] refuses them.
+//! Property names with `$` and dashes, such as those of survey responses: `properties.$survey_response_0196e96d-7705`.
+//! Without quotes they would be parsed as subtractions of properties that do not exist, so the result would be null.
+//! [`check`] refuses them.
 
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Characters of a name that the error tells.
+/// Maximum characters of a name in the error message.
 const TOLD_MAX_CHARS: usize = 100;
 
-/// Refuses a name with `$` behind a point, right behind which a dash and a word stand. A number alone, or what is
-/// something of a table or a function, is taken away from the property.
+/// Refuses a name with `$` after a dot that is directly followed by a dash and a word. It is parsed as a subtraction if
+/// only a number follows, or a qualified name or function call.
 ///
 /// # Errors
 ///
-/// There is one.
+/// There is such a name.
 pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<(), ParserError> {
     for (at, pair) in tokens.windows(2).enumerate() {
         let [point, name] = pair else { continue };
@@ -34,7 +35,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<(), ParserError> {
     Ok(())
 }
 
-/// The words, numbers and dashes behind a token that nothing separates from it.
+/// The words, numbers and dashes that follow a token without whitespace.
 fn adjacent(tokens: &[TokenWithSpan], at: usize) -> &[TokenWithSpan] {
     let behind = tokens.get(at + 1..).unwrap_or_default();
     let before = tokens.get(at..).unwrap_or_default();
@@ -49,7 +50,7 @@ fn adjacent(tokens: &[TokenWithSpan], at: usize) -> &[TokenWithSpan] {
     behind.get(..count).unwrap_or_default()
 }
 
-/// Whether what stands right behind a name goes on with it; `next` comes behind that.
+/// Whether the tokens directly after a name continue it; `next` is the token after those.
 fn is_dashed(rest: &[TokenWithSpan], next: Option<&TokenWithSpan>) -> bool {
     let rest: Vec<&Token> = rest.iter().map(|token| &token.token).collect();
     match rest.as_slice() {

@@ -1,4 +1,4 @@
-//! Errors of planning in words that say how to go on, where DataFusion's do not.
+//! Errors of planning with advice on how to fix the query, where DataFusion's messages give none.
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
@@ -8,7 +8,7 @@ use crate::dialect::clickhouse;
 use crate::functions;
 use crate::kernel::error::QueryError;
 
-/// Words with which statements begin that change something, in the dialects that people know.
+/// Keywords that begin statements that change something, in common SQL dialects.
 const WRITES: [&str; 38] = [
     "ALTER",
     "ANALYZE",
@@ -50,13 +50,13 @@ const WRITES: [&str; 38] = [
     "VACUUM",
 ];
 
-/// Characters of a name that are compared and told.
+/// Maximum characters of a name in comparisons and messages.
 const NAME_MAX_CHARS: usize = 100;
 
-/// What DataFusion says of statements that change something where they stand within others, such as behind EXPLAIN.
+/// DataFusion's messages for statements that change something, nested within others, such as after EXPLAIN.
 const REFUSED: [&str; 3] = ["DDL not supported", "DML not supported", "Statement not supported"];
 
-/// What stands before an error of planning.
+/// Prefix of planning errors.
 const OF_PLANNING: &str = "Error during planning: ";
 
 /// The error of the query `sql` that was planned in `context`.
@@ -90,7 +90,7 @@ pub(crate) fn explained(error: DataFusionError, context: &SessionContext, sql: &
     error.into()
 }
 
-/// The first word of a statement in upper case, behind white space and comments.
+/// The first word of a statement in upper case, after whitespace and comments.
 fn first_word(sql: &str) -> String {
     let mut rest = sql.trim_start();
     loop {
@@ -106,20 +106,20 @@ fn first_word(sql: &str) -> String {
     rest.get(..end).unwrap_or_default().to_ascii_uppercase()
 }
 
-/// The table that `text` says is not found.
+/// The table that according to the message `text` is not found.
 fn unknown_table(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("table '")?;
     let name = rest.strip_suffix("' not found")?;
     Some(name.strip_prefix("weir.public.").unwrap_or(name))
 }
 
-/// The function that `text` says is not found.
+/// The function that according to the message `text` is not found.
 fn unknown_function(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("Invalid function '")?;
     rest.split_once('\'').map(|(name, _)| name)
 }
 
-/// The function whose name is most like another one, of ClickHouse first.
+/// The function with the most similar name; ClickHouse's functions take precedence.
 fn nearest_function(name: &str, context: &SessionContext) -> Option<String> {
     let state = context.state();
     let here = state

@@ -1,6 +1,6 @@
-//! One expression of HogQL about a row, such as what a step of a path is called, or a column of a list: [`Expression`]. It
-//! is what SQL may say of a row of `events`, its person included, or of another table that it is asked of, and asks no
-//! tables itself.
+//! A single HogQL expression over a row, such as the name of a path's step, or a column of a list: [`Expression`]. It
+//! may use whatever SQL can on a row of `events`, including its person, or of another given table, but cannot contain
+//! subqueries that read tables.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::guard::complexity;
 use crate::kernel::error::QueryError;
 use crate::kernel::view::View;
 
-/// Longest text of an expression.
+/// Maximum length of an expression.
 const TEXT_MAX_BYTES: usize = 8192;
 
-/// Words and operators of an expression at most. They are counted before it is parsed, and its tree is no deeper, so any
-/// thread may read it; plans of it, which are deeper, are made on threads with the stack for that.
+/// Maximum words and operators of an expression. They are counted before parsing, and limit the depth of the tree, so
+/// that any thread may parse it; plans made of it are deeper, and are made on planner threads with enough stack.
 pub(crate) const WORDS_MAX: usize = 200;
 
-/// A parsed expression. Two with the same text are the same.
+/// A parsed expression. Two with the same text are equal.
 #[derive(Clone, Debug)]
 pub struct Expression {
     text: Arc<str>,
@@ -48,11 +48,11 @@ impl PartialEq for Expression {
 impl Eq for Expression {}
 
 impl Expression {
-    /// Reads the text of one expression.
+    /// Parses a single expression.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`]: it is none, is too long, or asks a table.
+    /// [`QueryError::Invalid`]: it is not an expression, is too long, or reads a table.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         match Self::parse_named(text)? {
             (expression, None) => Ok(expression),
@@ -60,11 +60,11 @@ impl Expression {
         }
     }
 
-    /// Reads an expression of ours, of any length.
+    /// Parses an expression that we generate, of any length.
     ///
     /// # Errors
     ///
-    /// It is none: a bug.
+    /// It is not an expression: a bug.
     pub fn own(text: &str) -> Result<Self, QueryError> {
         Reader::unbounded(text)?.expression()
     }
@@ -80,7 +80,7 @@ impl Expression {
         }
     }
 
-    /// It as a value of one type.
+    /// The expression cast to a type.
     fn taken(&self, taken: Taken) -> Self {
         let tree = Expr::Cast {
             kind: CastKind::Cast,
@@ -92,7 +92,7 @@ impl Expression {
         Self { tree: Arc::new(tree), ..self.clone() }
     }
 
-    /// Reads the text of one expression that may have a name: `count() AS n`.
+    /// Parses a single expression with an optional alias: `count() AS n`.
     pub fn parse_named(text: &str) -> Result<(Self, Option<String>), QueryError> {
         let mut reader = Reader::of(text)?;
         let own = reader.expression()?;
@@ -104,8 +104,7 @@ impl Expression {
         Ok((own, name))
     }
 
-    /// Reads the expressions by which rows are ordered: `timestamp DESC, uuid`. Says of each whether the largest one comes
-    /// first.
+    /// Parses a list of ORDER BY expressions: `timestamp DESC, uuid`. Each is returned with whether it is descending.
     pub fn parse_orders(text: &str) -> Result<Vec<(Self, bool)>, QueryError> {
         let mut reader = Reader::of(text)?;
         let mut orders = Vec::new();
@@ -138,26 +137,26 @@ impl Expression {
         &self.tree
     }
 
-    /// How many words and operators it has.
+    /// Number of its words and operators.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Whether it names columns; else it is the same for all rows.
+    /// Whether it refers to columns; otherwise it is the same for all rows.
     pub fn names_columns(&self) -> bool {
         self.names_columns
     }
 
-    /// Whether it looks at other rows with OVER.
+    /// Whether it has window functions with OVER.
     pub fn has_window(&self) -> bool {
         self.has_window
     }
 
-    /// Whether it is computed of several rows together.
+    /// Whether it aggregates several rows.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`]: a function has other arguments than it takes.
+    /// [`QueryError::Invalid`]: a function has invalid arguments.
     pub fn is_aggregate(&self, view: &View) -> Result<bool, QueryError> {
         let mut tree = Expr::clone(&self.tree);
         clickhouse::rewrite_expression(&mut tree, &Calendar::default())?;
@@ -170,12 +169,11 @@ impl Expression {
         Ok(found.is_break())
     }
 
-    /// `events`, which have the columns of [`View::events`] and others, with what expressions are of each as further
-    /// columns.
+    /// Adds the values of expressions as columns to `events`, which have the columns of [`View::events`] and others.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`] with the explanation of what is wrong with an expression.
+    /// [`QueryError::Invalid`] with an explanation of what is wrong with an expression.
     pub async fn add_all(
         view: &View,
         events: DataFrame,
@@ -204,12 +202,12 @@ impl Expression {
         .await
     }
 
-    /// What the expression, which is computed of several events together, is of `events` that have the same `keys`: rows
-    /// with these and the number `name`.
+    /// Evaluates the expression, which is an aggregate, over `events` grouped by `keys`: rows with the keys and the
+    /// number `name`.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Invalid`] with the explanation of what is wrong with the expression.
+    /// [`QueryError::Invalid`] with an explanation of what is wrong with the expression.
     pub async fn grouped(
         &self,
         view: &View,
@@ -237,7 +235,7 @@ impl Expression {
     }
 }
 
-/// What an expression is taken as.
+/// The type to which an expression is cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// A text.
@@ -273,10 +271,10 @@ fn invalid(error: &dyn std::error::Error) -> QueryError {
     refused(format!("this is not a valid expression: {reason}"))
 }
 
-/// Reads expressions of a text.
+/// Parser of the expressions in a text.
 struct Reader {
     parser: Parser<'static>,
-    /// What each token is in a text without comments, as the parser takes it.
+    /// The text of each token as the parser takes it, with comments left out.
     texts: Vec<String>,
     counted: Vec<usize>,
 }
@@ -296,7 +294,7 @@ impl Reader {
         if is_long { Err(too_long()) } else { Ok(reader) }
     }
 
-    /// In the text, a name with `$` behind a point needs no quotes, as in HogQL.
+    /// In the text, a name with `$` after a dot needs no quotes, as in HogQL.
     fn unbounded(text: &str) -> Result<Self, QueryError> {
         let tokens = Tokenizer::new(&Hogql, text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| invalid(&error))?;
@@ -309,7 +307,7 @@ impl Reader {
         Ok(Self { parser, texts, counted })
     }
 
-    /// The expression that begins here.
+    /// Parses the expression that begins here.
     fn expression(&mut self) -> Result<Expression, QueryError> {
         let begin = self.parser.index();
         let tree = self.parser.parse_expr().map_err(|error| invalid(&error))?;
@@ -344,7 +342,7 @@ impl Reader {
         until(tokens.end).saturating_sub(until(tokens.start))
     }
 
-    /// There is nothing more.
+    /// Checks that the text ends here.
     fn end(&self) -> Result<(), QueryError> {
         match self.parser.peek_token().token {
             Token::EOF => Ok(()),
@@ -353,7 +351,7 @@ impl Reader {
     }
 }
 
-/// Puts names into the place of what is a placeholder elsewhere, and says what each token is then, by its own text.
+/// Replaces placeholder tokens that are names here by names, and returns the text of each token.
 fn as_read<'t>(
     tokens: &mut [TokenWithSpan],
     mut text_of: impl FnMut(&TokenWithSpan) -> &'t str,

@@ -1,6 +1,6 @@
-//! `{filters}` in HogQL: the filters that are sent beside a query, such as those of a dashboard. Placeholders become a
-//! call of [`MARKER`]; [`rewrite`] takes it out of a WHERE, and lets that SELECT read the events that match
-//! ([`with_filtered`](crate::kernel::view::View::with_filtered)) in the place of all.
+//! `{filters}` in HogQL: the filters that are sent along with a query, such as those of a dashboard. The placeholder
+//! becomes a call of [`MARKER`]; [`rewrite`] removes the call from a WHERE, and makes that SELECT read only the events
+//! that match ([`with_filtered`](crate::kernel::view::View::with_filtered)).
 
 use std::ops::ControlFlow;
 
@@ -12,19 +12,19 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::asked;
 
-/// The function whose call stands for `{filters}`.
+/// The function of which a call represents `{filters}`.
 pub(crate) const MARKER: &str = "filters_of_the_query";
 
-/// The schema of the table of events that match.
+/// The schema of the table of matching events.
 pub(crate) const SCHEMA: &str = "filtered";
 
 const EVENTS: &str = "events";
 
-/// Takes the markers out of a statement. With `is_filtered` their queries read the events that match.
+/// Removes the markers from a statement. With `is_filtered`, SELECTs with a marker read the matching events.
 ///
 /// # Errors
 ///
-/// A marker stands elsewhere than in the WHERE of a SELECT from events, alone or beside AND.
+/// A marker is not in the WHERE of a SELECT from events, alone or as an operand of AND.
 pub(crate) fn rewrite(statement: &mut Statement, is_filtered: bool) -> Result<()> {
     asked::rewrite(statement, &mut Markers { is_filtered })
 }
@@ -63,7 +63,7 @@ fn is_marker(expression: &Expr) -> bool {
     name.as_ident().is_some_and(|name| name.value == MARKER)
 }
 
-/// Takes the markers out of what must all hold. Says whether there was one.
+/// Replaces markers among the operands of a conjunction. Returns whether there were any.
 fn without_marker(condition: &mut Expr) -> bool {
     match condition {
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
@@ -79,7 +79,7 @@ fn without_marker(condition: &mut Expr) -> bool {
     }
 }
 
-/// Lets a SELECT read events that match. Says whether it reads events at all.
+/// Makes a SELECT read the matching events. Returns whether it reads events at all.
 fn narrowed(select: &mut Select, is_filtered: bool) -> bool {
     let mut reads_events = false;
     for table in &mut select.from {

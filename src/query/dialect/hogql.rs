@@ -1,6 +1,6 @@
-//! SQL as HogQL has it, for the parser: [`Hogql`] is the generic dialect and `a ?? b`, `c ? a : b`, `=~`, `=~*`, `IN [..]`, `IN COHORT 5`,
-//! `extract(text, pattern)`, and lambdas where a function takes one. [`statement`] parses a question, in which
-//! `WITH 1 AS x` names an expression, and ARRAY JOIN takes arrays.
+//! The HogQL dialect of the SQL parser: [`Hogql`] extends the generic dialect by `a ?? b`, `c ? a : b`, `=~`, `=~*`,
+//! `IN [..]`, `IN COHORT 5`, `extract(text, pattern)`, and lambdas as arguments of functions that accept one.
+//! [`statement`] parses a query, in which `WITH 1 AS x` names an expression, and ARRAY JOIN takes arrays.
 
 use std::any::TypeId;
 
@@ -22,17 +22,17 @@ use crate::dialect::cohort_names::By;
 use crate::dialect::{array_join, cohort_names, dashed_names, with_constants};
 use crate::functions;
 
-/// The function that gives the first value that is not null.
+/// The function that returns its first argument that is not null.
 const COALESCE: &str = "coalesce";
 
-/// Binds less tightly than OR, and to the right.
+/// Lower precedence than OR; right-associative.
 const TERNARY: u8 = 3;
 
-/// The one statement of a text.
+/// Parses a text of one statement.
 ///
 /// # Errors
 ///
-/// It is none, or more.
+/// It is not a statement, or has more than one.
 pub(crate) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> {
     let tokens = Tokenizer::new(&Hogql, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::from(ParserError::from(error)))?;
@@ -54,7 +54,7 @@ pub(crate) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> 
 #[derive(Debug)]
 pub(crate) struct Hogql;
 
-/// What the generic dialect says.
+/// Delegates methods to the generic dialect.
 macro_rules! generic {
     ($($name:ident)*) => {
         $(fn $name(&self) -> bool {
@@ -64,7 +64,7 @@ macro_rules! generic {
 }
 
 impl Dialect for Hogql {
-    /// The parser asks in places whether it has the generic one.
+    /// The parser checks in places for the generic dialect.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }
@@ -191,7 +191,7 @@ impl Dialect for Hogql {
     }
 }
 
-/// An operator that the generic dialect has not.
+/// An infix operator that the generic dialect lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Infix {
     /// `a ?? b`
@@ -206,7 +206,7 @@ enum Infix {
     InCohort { is_negated: bool },
 }
 
-/// The operator that comes next.
+/// The operator at the current position.
 fn infix(parser: &Parser<'_>) -> Option<Infix> {
     let next = |at: usize| parser.peek_nth_token_ref(at);
     let is_question =
@@ -255,7 +255,7 @@ impl Infix {
         }
     }
 
-    /// How many tokens it is.
+    /// Number of its tokens.
     fn tokens(self) -> usize {
         match self {
             Self::Ternary => 1,
@@ -266,7 +266,7 @@ impl Infix {
         }
     }
 
-    /// Reads what stands behind the operator.
+    /// Parses what follows the operator.
     fn read(
         self,
         parser: &mut Parser<'_>,
@@ -331,8 +331,8 @@ impl Infix {
     }
 }
 
-/// The first value that is not null. A chain is one call: planning writes out what stands in calls within calls once more for
-/// each of them.
+/// The first value that is not null. A chain becomes a single call, as planning would copy the inner calls of nested
+/// ones at each level.
 fn otherwise(left: Expr, right: Expr) -> Expr {
     match left {
         Expr::Function(mut own) if is_coalesce(&own) => {
@@ -345,7 +345,7 @@ fn otherwise(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// Whether a call is one of values alone.
+/// Whether a call is a plain `coalesce` of values, without further clauses.
 fn is_coalesce(call: &Function) -> bool {
     let FunctionArguments::List(list) = &call.args else { return false };
     let is_value =
@@ -362,7 +362,7 @@ fn is_coalesce(call: &Function) -> bool {
         && list.args.iter().all(is_value)
 }
 
-/// Whether a lambda comes next: it is the first argument of a function that takes one. Elsewhere the arrow is that of JSON.
+/// Whether a lambda follows: it is the first argument of a function that accepts one. Elsewhere the arrow is JSON's.
 fn begins_lambda(parser: &Parser<'_>) -> bool {
     let is_name = |at: usize| matches!(parser.peek_nth_token_ref(at).token, Token::Word(_));
     let is = |at: usize, token: Token| parser.peek_nth_token_ref(at).token == token;
@@ -407,7 +407,7 @@ fn lambda(parser: &mut Parser<'_>) -> std::result::Result<Expr, ParserError> {
     Ok(Expr::Lambda(LambdaFunction { params, body, syntax: LambdaSyntax::Arrow }))
 }
 
-/// Whether `extract(text, pattern)` comes next, and not `extract(year FROM time)`.
+/// Whether `extract(text, pattern)` follows, as opposed to `extract(year FROM time)`.
 fn begins_extraction(parser: &Parser<'_>) -> bool {
     let next = |at: usize| &parser.peek_nth_token_ref(at).token;
     let keyword = |at: usize| match next(at) {
@@ -456,7 +456,7 @@ mod tests {
         super::ParserError::ParserError(format!("more: {rest}"))
     }
 
-    /// Goal: operators bind as in HogQL's grammar. Method: each tree, as it prints itself with all that it groups.
+    /// Goal: operators bind as in HogQL's grammar. Method: each tree is printed with all of its grouping.
     #[test]
     fn operators_of_hogql_are_read() {
         for (text, expected) in [
@@ -504,7 +504,7 @@ mod tests {
         }
     }
 
-    /// Goal: what the generic dialect reads is read as there.
+    /// Goal: SQL that the generic dialect parses is parsed alike. Method: both trees print the same.
     #[test]
     fn other_sql_is_that_of_the_generic_dialect() {
         for sql in [

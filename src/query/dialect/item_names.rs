@@ -1,22 +1,22 @@
-//! Names of the columns that a SELECT gives: [`ItemNames`] keeps those that expressions had before they became others.
+//! Output column names of a SELECT: [`ItemNames`] preserves the names that expressions had before they were rewritten.
 
 use std::collections::BTreeMap;
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};
 
-/// Of each SELECT that is being visited, its expressions without names as they were before.
+/// For each SELECT being visited, its expressions without aliases as they were before rewriting.
 #[derive(Debug, Default)]
 pub(crate) struct ItemNames(Vec<Vec<Option<String>>>);
 
 impl ItemNames {
-    /// Notes the expressions of a SELECT, before any is changed.
+    /// Records the expressions of a SELECT, before any is rewritten.
     pub(crate) fn enter(&mut self, select: &Select) {
         self.0.push(select.projection.iter().map(unnamed).collect());
     }
 
-    /// Gives expressions the names that they have in ClickHouse: the texts that were sent, where DataFusion would tell the
-    /// types of constants and the tables of columns. One that was sent before gets its number as well, as DataFusion wants
-    /// names to differ.
+    /// Gives expressions the names that they have in ClickHouse: the texts as sent, where DataFusion's names would
+    /// include the types of constants and the tables of columns. A repeated text gets a number, as DataFusion requires
+    /// unique names.
     pub(crate) fn leave(&mut self, select: &mut Select) {
         let is_distinct = select.distinct.is_some();
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
@@ -26,7 +26,7 @@ impl ItemNames {
             };
             let time = times.entry(text.clone()).or_default();
             *time += 1;
-            // Columns have their own names; and what is ordered by behind DISTINCT is looked for by its expression.
+            // Columns have names of their own; and ORDER BY with DISTINCT looks up its items by their expressions.
             let is_name = is_distinct
                 || matches!(expression, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
             if *time == 1 && is_name && expression.to_string() == text {
@@ -39,7 +39,7 @@ impl ItemNames {
     }
 }
 
-/// The text of an expression without a name.
+/// The text of an expression without an alias.
 fn unnamed(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expression) => Some(expression.to_string()),

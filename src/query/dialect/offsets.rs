@@ -1,11 +1,11 @@
-//! Which bytes of a text a token is: the tokenizer tells lines and columns alone. [`Offsets`].
+//! Byte offsets of tokens in a text, as the tokenizer reports only lines and columns: [`Offsets`].
 
 use std::ops::Range;
 use std::str::CharIndices;
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Span};
 
-/// Where lines and columns are in a text, for places that come in their order.
+/// Converts positions of lines and columns, which must be passed in ascending order, to byte offsets.
 pub(crate) struct Offsets<'s> {
     rest: CharIndices<'s>,
     at: Location,
@@ -18,12 +18,12 @@ impl<'s> Offsets<'s> {
         Self { rest: text.char_indices(), at, length: text.len() }
     }
 
-    /// The bytes of a token.
+    /// The byte range of a token.
     pub(crate) fn range(&mut self, token: Span) -> Range<usize> {
         self.offset(token.start)..self.offset(token.end)
     }
 
-    /// The byte at a place.
+    /// The byte offset of a position.
     pub(crate) fn offset(&mut self, place: Location) -> usize {
         while self.at < place {
             match self.rest.next() {

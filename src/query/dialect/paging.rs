@@ -1,5 +1,5 @@
-//! The `LIMIT` and `OFFSET` that end a query: [`page_of`]. An answer can tell whether there are more rows
-//! only if it is asked for one more than the limit.
+//! The `LIMIT` and `OFFSET` at the end of a query: [`page_of`]. To find out whether there are more rows, a query must
+//! fetch one row more than its limit.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-/// Which rows a query asks for, as far as numbers at its end say so.
+/// The rows that a query selects, as far as given by numbers at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Most rows; `None` without a limit that is a number.
+    /// Maximum rows; `None` without a numeric limit.
     pub limit: Option<usize>,
-    /// Rows left out before.
+    /// Rows skipped before.
     pub offset: usize,
-    /// Where the number of the limit stands in the text.
+    /// Byte range of the limit's number in the text.
     place: Range<usize>,
 }
 
 impl Page {
-    /// The query with a limit of one row more, if it has one.
+    /// The query with its limit raised by one row, if it has a limit.
     pub fn with_one_more(&self, sql: &str) -> Option<String> {
         let more = self.limit?.checked_add(1)?;
         let (before, after) = (sql.get(..self.place.start)?, sql.get(self.place.end..)?);
@@ -27,18 +27,17 @@ impl Page {
     }
 }
 
-/// The page at the end of a query. Only numbers count: expressions, `FETCH` and the limits of subqueries
-/// say nothing here.
+/// The page at the end of a query. Only numbers count: expressions, `FETCH` and the limits of subqueries are ignored.
 pub fn page_of(sql: &str) -> Page {
     let mut tokenizer = Tokenizer::new(&GenericDialect {}, sql);
-    // What is no sequence of tokens is refused by the parser, in its own words.
+    // Text that cannot be tokenized is refused by the parser, with its own message.
     let Ok(tokens) = tokenizer.tokenize_with_location() else { return Page::default() };
     let is_gap = |token: &Token| matches!(token, Token::Whitespace(_) | Token::EOF);
     let mut tokens: Vec<_> = tokens.into_iter().filter(|one| !is_gap(&one.token)).collect();
     while tokens.last().is_some_and(|one| one.token == Token::SemiColon) {
         tokens.pop();
     }
-    // EXPLAIN and its like describe the limit instead of obeying it.
+    // EXPLAIN and the like describe the limit instead of applying it.
     let is_question = tokens.first().is_some_and(|first| match &first.token {
         Token::Word(word) => {
             matches!(word.keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES)
@@ -48,7 +47,7 @@ pub fn page_of(sql: &str) -> Page {
     if is_question { page(sql, &tokens).unwrap_or_default() } else { Page::default() }
 }
 
-/// `LIMIT` and `OFFSET` at the end, in either order; `OFFSET` may have `ROWS` behind it.
+/// `LIMIT` and `OFFSET` at the end, in either order; `OFFSET` may be followed by `ROWS`.
 fn page(sql: &str, tokens: &[TokenWithSpan]) -> Option<Page> {
     let (mut rest, mut page) = (tokens, Page::default());
     for _ in 0..2 {
@@ -76,7 +75,7 @@ fn is_word(token: &Token, keywords: &[Keyword]) -> bool {
     matches!(token, Token::Word(word) if keywords.contains(&word.keyword))
 }
 
-/// The byte at a line and a column, both of which count from 1, columns in characters.
+/// The byte offset of a line and a column, both 1-based; columns count characters.
 fn place(sql: &str, wanted: Location) -> Option<usize> {
     let (mut line, mut column) = (1, 1);
     let ends = std::iter::once((sql.len(), '\0'));

@@ -1,7 +1,7 @@
-//! Persons of events in SQL as analysts write them: `person.properties.email`, `e.person.created_at`.
+//! Persons of events in HogQL: `person.properties.email`, `e.person.created_at`.
 //!
-//! [`rewrite`] puts a join with the table of persons in the place of the table of events, from which the columns
-//! come that the query names. Without a row in it, an event has no person, and its columns are null.
+//! [`rewrite`] replaces the table of events by its left join with the table of persons, which provides the columns that
+//! the query reads. If an event has no row there, it has no person, and these columns are null.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,12 +21,12 @@ use crate::dialect::property_access::OF_PERSONS;
 use crate::dialect::sql_text::{identifier, literal};
 use crate::dialect::walk::walk_mut;
 
-/// What a person is called in a query, and the table of persons.
+/// The name of an event's person in a query, and the names of tables.
 const PERSON: &str = "person";
 const PERSONS: &str = "persons";
 const EVENTS: &str = "events";
 
-/// Columns of a person, and how the table of persons calls them.
+/// Columns of a person, with their names in the table of persons.
 const COLUMNS: [(&str, &str); 5] = [
     ("id", "uuid"),
     ("uuid", "uuid"),
@@ -35,12 +35,12 @@ const COLUMNS: [(&str, &str); 5] = [
     ("properties", "properties"),
 ];
 
-/// Puts columns of a join in the place of what is asked of persons of events. A table or an alias called `person`
-/// is left as it is.
+/// Replaces accesses to persons of events by columns of a join. A table or an alias with the name `person` is left as
+/// it is.
 ///
 /// # Errors
 ///
-/// A bug: what is put there is no SQL.
+/// The generated SQL does not parse: a bug.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(query) = asked(statement) else { return Ok(()) };
     match walk_mut(query, &mut Queries) {
@@ -49,7 +49,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Rewrites each query, the inner ones first. What they leave is of a table around them.
+/// Rewrites each query, inner ones first. Accesses that an inner query leaves refer to a table of a query around it.
 struct Queries;
 
 impl VisitorMut for Queries {
@@ -64,7 +64,8 @@ impl VisitorMut for Queries {
     }
 }
 
-/// Rewrites the SELECT of a query, or those of which it is the union. Only one alone can be ordered by what it does not give.
+/// Rewrites the SELECT of a query, or each of a union. Only a single SELECT can have an ORDER BY on columns that are
+/// not in its output.
 fn of_body(
     body: &mut SetExpr,
     order_by: Option<&mut OrderBy>,
@@ -88,7 +89,7 @@ fn of_body(
     joined(select, &accesses)
 }
 
-/// A table of a FROM by its alias or its name.
+/// A table of a FROM, by its alias or name.
 struct Table {
     name: Ident,
     is_events: bool,
@@ -112,11 +113,11 @@ fn tables(select: &Select) -> Vec<Table> {
     factors.filter_map(table).collect()
 }
 
-/// Whether rows are those of events, or have all of their columns: `(SELECT *, ... FROM events)`.
+/// Whether the rows are events, or have all of their columns: `(SELECT *, ... FROM events)`.
 fn is_of_events(factor: &TableFactor) -> bool {
     match factor {
         TableFactor::Table { name, .. } => is_events(name),
-        // That with the table of persons, and what is joined behind.
+        // The join with the table of persons, and further joins after it.
         TableFactor::NestedJoin { table_with_joins, alias: None } => {
             matches!(&*table_with_joins.joins, [join] if is_of_events(&join.relation))
         }
@@ -138,17 +139,17 @@ fn is_events(name: &ObjectName) -> bool {
     name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| is(name, EVENTS))
 }
 
-/// What is asked of persons in one query.
+/// The accesses to persons in one query.
 struct Accesses {
     tables: Vec<Table>,
-    /// Expressions on the table of persons by the table of events and the name of their column.
+    /// Expressions over the table of persons, by the table of events and the name of the resulting column.
     columns: BTreeMap<(String, String), String>,
 }
 
 impl VisitorMut for Accesses {
     type Break = ();
 
-    // Before its parts: `person.properties` is one of those of `person.properties['a']`.
+    // Pre-order: `person.properties` is a part of `person.properties['a']`.
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         let (names, keys) = match (property_access::access(expression), &*expression) {
             (Some(access), _) => access,
@@ -174,7 +175,7 @@ impl VisitorMut for Accesses {
         } else {
             let texts: Vec<String> = keys.iter().map(|key| literal(key)).collect();
             let of = format!("json_as_text({column}, {})", texts.join(", "));
-            // `a.b` is one key, or two.
+            // `a.b` could be one key, or two.
             let has_point = keys.iter().any(|key| key.contains('.'));
             let path = if has_point { format!("[{}]", texts.join(", ")) } else { keys.join(".") };
             (format!("{OF_PERSONS}{path}"), of)
@@ -186,7 +187,7 @@ impl VisitorMut for Accesses {
     }
 }
 
-/// Whether a name in a query is this one. Without quotes, its case does not matter.
+/// Whether a name in a query equals this one. Without quotes, case is ignored.
 fn is(name: &Ident, own: &str) -> bool {
     match name.quote_style {
         Some(_) => name.value == own,
@@ -198,17 +199,17 @@ fn quoted(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
-/// What the table of persons beside a table of events is called.
+/// The alias of the table of persons that is joined to a table of events.
 fn joined_as(table: &str) -> String {
     format!("{table}.{PERSON}")
 }
 
-/// Joins each table of events with the columns of persons that are asked of it.
+/// Joins each table of events with the columns of persons that are accessed through it.
 fn joined(select: &mut Select, accesses: &Accesses) -> std::result::Result<(), ParserError> {
     if accesses.columns.is_empty() {
         return Ok(());
     }
-    // The columns of persons are not among those that `*` stands for.
+    // `*` must not include the columns of persons.
     let all = |item: SelectItem| match item {
         SelectItem::Wildcard(options) => {
             let table = |table: &Table| {
@@ -247,7 +248,7 @@ fn joined(select: &mut Select, accesses: &Accesses) -> std::result::Result<(), P
             Some(_) => identifier(&name.value),
             None => name.value.clone(),
         };
-        // The table itself is put in as it is: what the user calls it is not parsed again.
+        // The table factor is moved in as a tree: the user's alias is not parsed again.
         let sql = format!(
             "SELECT 1 FROM ((SELECT uuid AS \"person.key\", {columns} FROM {PERSONS}) AS {join} \
              RIGHT JOIN {EVENTS} ON {join}.\"person.key\" = {own}.person_id)"

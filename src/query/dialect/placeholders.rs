@@ -1,4 +1,4 @@
-//! Values in the place of placeholders, such as `{city}`, in the text of a query: [`filled`].
+//! Substitution of values for placeholders, such as `{city}`, in the text of a query: [`filled`].
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -8,20 +8,20 @@ use crate::dialect::offsets::Offsets;
 use crate::dialect::{filtered, sql_text};
 use crate::kernel::error::QueryError;
 
-/// The values of variables, and what stands before their names.
+/// The object with the values of variables, and the prefix of their names.
 const VARIABLES: &str = "variables";
 
-/// What stands for the filters of the query, unless a value has this name.
+/// The placeholder for the filters of the query, unless there is a value of this name.
 const FILTERS: &str = "filters";
 
-/// The query with literals in the place of placeholders. Lists become lists in parentheses, as `IN` takes them. A
-/// variable, `{variables.city}`, has its value in the object `variables` of the values.
+/// The query with literals in place of placeholders. Lists become lists in parentheses, as used with `IN`. The value of
+/// a variable, `{variables.city}`, is read from the object `variables` of the values.
 ///
 /// # Errors
 ///
-/// A placeholder has no value, or one that has no literal.
+/// A placeholder has no value, or its value cannot be written as a literal.
 pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryError> {
-    // What is no sequence of tokens is refused by the parser, in its own words.
+    // Text that cannot be tokenized is refused by the parser, with its own message.
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
     let tokens = tokens.unwrap_or_default();
     let mut offsets = Offsets::of(sql);
@@ -108,7 +108,7 @@ mod tests {
             ("WHERE {filters} AND {a}", Some("WHERE filters_of_the_query() AND 'it''s'")),
             ("SELECT {o}", None),
             ("SELECT {e}", None),
-            // Only a name right between the braces is a placeholder.
+            // Only a name directly between the braces is a placeholder.
             ("SELECT {'a': 1}, { a }", Some("SELECT {'a': 1}, { a }")),
             ("SELECT 'open", Some("SELECT 'open")),
             ("SELECT {variables.city}, {variables.n}", Some("SELECT 'Rome', 2")),

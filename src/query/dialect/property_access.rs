@@ -1,10 +1,10 @@
-//! Properties in SQL as analysts write them: `properties.plan`, `properties['plan']`, `e.properties.address.city`.
+//! Property accesses in HogQL: `properties.plan`, `properties['plan']`, `e.properties.address.city`.
 //!
-//! [`rewrite`] brings all forms to that with brackets before planning, where keys are still written as in the
-//! query. [`PropertyPlanner`] plans an access: a text, from the promoted column where that has all values, else from the
-//! JSON text; and as which number or truth value an operator takes it, by the type of the other side, also through what
-//! only chooses among properties ([`choices`]). [`TypedColumns`] reads these from the promoted column, and has one meaning
-//! of the number of a text.
+//! [`rewrite`] normalizes all forms to the one with brackets before planning, while keys still have their original
+//! spelling. [`PropertyPlanner`] plans an access as text, read from the promoted column if that contains all values,
+//! else from the JSON text; as an operand it is converted to a number or truth value according to the type of the other
+//! side, also inside expressions that only choose among properties ([`choices`]). [`TypedColumns`] reads the converted
+//! values from the promoted column, and ensures one definition of the number of a text.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -41,24 +41,24 @@ use weir_storage::exact::ExactColumns;
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
 
-/// The start of the names of columns with properties of persons.
+/// Prefix of the names of columns with person properties.
 pub(crate) const OF_PERSONS: &str = "person.properties.";
 
-/// Functions that take values of any type, and compare or mix them: properties are numbers where another argument is one.
+/// Functions that compare or mix values of any type: properties are numbers if another argument is one.
 pub(crate) const OF_ANY: [&str; 5] = ["coalesce", "nullif", "nvl", "greatest", "least"];
 
-/// Functions whose values are those of their first argument.
+/// Functions that return one of the values of their first argument.
 pub(crate) const OF_FIRST: [&str; 8] =
     ["any_value", "first_value", "lag", "last_value", "lead", "max", "min", "nth_value"];
 
-/// The function that gives a value of a JSON text as text.
+/// The function that returns a value of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
 
-/// The function that gives the first value that is not null.
+/// The function that returns its first argument that is not null.
 const COALESCE: &str = "coalesce";
 
-/// Brings every access to a property to the form with brackets, and names the columns of an answer by the last key.
-/// A statement that has a table or an alias called `properties` is left as it is.
+/// Normalizes every property access to the form with brackets, and names output columns by the last key. A statement
+/// with a table or an alias called `properties` is left as it is.
 pub(crate) fn rewrite(statement: &mut Statement) {
     let query = asked(statement);
     if let Some(query) = query.filter(|query| walk(&**query, &mut HasTable).is_continue()) {
@@ -101,7 +101,7 @@ impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        // With DISTINCT, what an answer is ordered by has to be written as in the list of columns.
+        // With DISTINCT, ORDER BY expressions must be written as in the select list.
         let is_ordered = query.order_by.is_some();
         if let SetExpr::Select(select) = &mut *query.body
             && !(is_ordered && select.distinct.is_some())
@@ -130,7 +130,7 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// The column and the keys of an expression that is an access to a property.
+/// The column and the keys of an expression that is a property access.
 pub(crate) fn access(expression: &SqlExpr) -> Option<(Vec<Ident>, Vec<String>)> {
     let (mut names, chain): (Vec<Ident>, &[AccessExpr]) = match expression {
         SqlExpr::CompoundIdentifier(names) => (names.clone(), &[]),
@@ -164,7 +164,7 @@ pub(crate) fn access(expression: &SqlExpr) -> Option<(Vec<Ident>, Vec<String>)> 
     (!keys.is_empty()).then_some((names, keys))
 }
 
-/// Names each column without a name that is an access by its last key, unless another one has it.
+/// Names each access without an alias by its last key, unless another column has that name.
 fn name_columns(items: &mut [SelectItem]) {
     let mut counts: HashMap<String, usize> = HashMap::new();
     let key = |item: &SelectItem| match item {
@@ -196,10 +196,10 @@ fn name_columns(items: &mut [SelectItem]) {
     }
 }
 
-/// Plans an access with brackets, and operators between what it gives and numbers or truth values.
+/// Plans accesses with brackets, and operators between their values and numbers or truth values.
 #[derive(Debug)]
 pub(crate) struct PropertyPlanner {
-    /// Which columns of the events have all values of their properties.
+    /// Which promoted columns of events contain all values of their properties.
     pub(crate) exact: ExactColumns,
 }
 
@@ -246,8 +246,8 @@ impl ExprPlanner for PropertyPlanner {
             let is_own =
                 [&mut binary.left, &mut binary.right].map(|side| !choices(side).is_empty());
             let is_both = is_arithmetic && is_own == [true, true];
-            // The type of a side is that of all in it, so it is looked for only where it matters: a chain of operators is as
-            // deep as it is long.
+            // Determining the type of a side visits all of its nodes, so it is done only where it matters: a chain of
+            // operators is as deep as it is long.
             let wanted = |side: &Expr, is_other_own: bool| match is_both {
                 true => Some(DataType::Float64),
                 false if is_other_own => side.get_type(schema).ok(),
@@ -259,19 +259,19 @@ impl ExprPlanner for PropertyPlanner {
             self.take_as(&mut binary.left, right.as_ref(), wide[1], schema);
             self.take_as(&mut binary.right, left.as_ref(), wide[0], schema);
         }
-        // The operator itself is planned as always.
+        // The operator itself is planned as usual.
         Ok(PlannerResult::Original(binary))
     }
 }
 
 impl PropertyPlanner {
-    /// An access to a key of an expression: of the column with the properties, or of a property of it.
+    /// An access to a key of an expression: of the column `properties`, or nested in a property.
     fn planned(&self, of: &Expr, key: &str, schema: &DFSchema) -> Option<Expr> {
         match of {
             Expr::Column(column) if column.name == PROPERTIES => {
                 let text = as_text(vec![of.clone(), lit(key)]);
                 Some(match promoted(column, key, schema) {
-                    // The column has texts only, as the JSON text has them.
+                    // The column contains only texts, with the same values as the JSON text.
                     Some((number, PropertyType::Text, own)) => match self.exact.has(number) {
                         true => own,
                         false => coalesce(vec![own, text]),
@@ -279,11 +279,11 @@ impl PropertyPlanner {
                     _ => text,
                 })
             }
-            // Of a table of the query around a subquery, whose columns are not in the schema.
+            // A column of an outer query referenced in a subquery, which is not in the schema.
             Expr::OuterReferenceColumn(_, column) if column.name == PROPERTIES => {
                 Some(as_text(vec![of.clone(), lit(key)]))
             }
-            // Inside of a property.
+            // Nested in a property.
             other => {
                 let mut arguments = json_path(other, schema)?;
                 arguments.push(lit(key));
@@ -292,14 +292,14 @@ impl PropertyPlanner {
         }
     }
 
-    /// Puts the number or the truth value that properties are into the place of those whose values `side` may have; null
-    /// where they are none.
+    /// Converts properties whose values `side` may take to numbers or truth values; those that cannot be converted
+    /// become null.
     fn take_as(&self, side: &mut Expr, other: Option<&DataType>, is_wide: bool, schema: &DFSchema) {
         let Some(other) = other else { return };
         for property in choices(side) {
             let text = std::mem::take(property);
             *property = match other {
-                // Doubles do not tell such integers from each other.
+                // Doubles cannot distinguish integers this large.
                 other if other.is_integer() && is_wide => wide_number(text),
                 // `TypedColumns` reads it from the column.
                 other if other.is_numeric() => try_cast(text, DataType::Float64),
@@ -312,7 +312,7 @@ impl PropertyPlanner {
         }
     }
 
-    /// The promoted column of this type that an access has.
+    /// The promoted column of this type for an access.
     fn typed(&self, access: &Expr, kind: PropertyType, schema: &DFSchema) -> Typed {
         let found = own_key(access).and_then(|(column, key)| promoted(column, key, schema));
         match found.filter(|(_, own, _)| *own == kind) {
@@ -325,7 +325,7 @@ impl PropertyPlanner {
 
 /// The promoted column of a property.
 enum Typed {
-    /// It has all values.
+    /// It contains all values.
     Exact(Expr),
     /// It may lack values of another type.
     Partly(Expr),
@@ -333,7 +333,7 @@ enum Typed {
 }
 
 impl Typed {
-    /// All values: those of the column, and where it has none, the `others`.
+    /// All values: those of the column, and where it is null, the `others`.
     fn whole(self, others: Expr) -> Expr {
         match self {
             Self::Exact(column) => column,
@@ -343,10 +343,10 @@ impl Typed {
     }
 }
 
-/// Reads what is taken as a number, such as `toFloat(properties.price)`, from the promoted column of the property.
+/// Analyzer rule that reads a property used as a number, such as `toFloat(properties.price)`, from its promoted column.
 #[derive(Debug)]
 pub(crate) struct TypedColumns {
-    /// Which columns of the events have all values of their properties.
+    /// Which promoted columns of events contain all values of their properties.
     pub(crate) exact: ExactColumns,
 }
 
@@ -370,12 +370,13 @@ impl AnalyzerRule for TypedColumns {
 }
 
 impl PropertyPlanner {
-    /// A cast of a text to a number as the number that the text is, of a property as its column has it.
+    /// Rewrites a cast of a text to a number to our own parsing of numbers; for a property, to a read of its promoted
+    /// column.
     fn number_of(&self, part: Expr, schema: &DFSchema) -> Transformed<Expr> {
         let is_double = |own: &DataType| matches!(own, DataType::Float64 | DataType::Float32);
         let (inner, field, is_checked) = match &part {
             Expr::TryCast(cast) => (&cast.expr, &cast.field, false),
-            // Other texts than properties are cast as PostgreSQL does.
+            // Texts other than properties are cast as in PostgreSQL.
             Expr::Cast(cast) if is_coerced_property(&cast.expr) => (&cast.expr, &cast.field, true),
             _ => return Transformed::no(part),
         };
@@ -395,7 +396,7 @@ impl PropertyPlanner {
     }
 }
 
-/// Whether it is an integer, as it is written, that doubles do not tell from its neighbours.
+/// Whether it is an integer literal so large that doubles cannot distinguish it from its neighbours.
 fn is_wide(side: &Expr) -> bool {
     match side {
         Expr::Literal(ScalarValue::Int64(Some(number)), _) => number.unsigned_abs() >= WIDE_FROM,
@@ -405,7 +406,7 @@ fn is_wide(side: &Expr) -> bool {
     }
 }
 
-/// The promoted column of a key, if the table has it: its number among all, its type, and it.
+/// The promoted column of a key, if the table has it: its index among all promoted ones, its type, and the column.
 fn promoted(
     properties: &Column,
     key: &str,
@@ -423,11 +424,11 @@ fn as_text(arguments: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&function), arguments))
 }
 
-/// The call of an access that reads the JSON text.
+/// The call in an access that reads the JSON text.
 fn as_call(access: &Expr) -> Option<&ScalarFunction> {
     match access {
         Expr::ScalarFunction(call) if is_access(call) => Some(call),
-        // Where the column is null.
+        // Fallback for rows in which the promoted column is null.
         Expr::ScalarFunction(call) if call.func.name() == COALESCE => match call.args.as_slice() {
             [Expr::Column(_), Expr::ScalarFunction(text)] if is_access(text) => Some(text),
             _ => None,
@@ -436,7 +437,7 @@ fn as_call(access: &Expr) -> Option<&ScalarFunction> {
     }
 }
 
-/// The column with the properties and the key, of an access to a property itself.
+/// The `properties` column and the key, of an access that is not nested.
 fn own_key(access: &Expr) -> Option<(&Column, &str)> {
     let [Expr::Column(column), Expr::Literal(key, _)] = as_call(access)?.args.as_slice() else {
         return None;
@@ -459,7 +460,7 @@ fn is_access(call: &ScalarFunction) -> bool {
     call.func.name() == AS_TEXT && call.args.first().is_some_and(is_properties)
 }
 
-/// Whether it is the text of a property.
+/// Whether the expression is the text of a property.
 fn is_property(side: &Expr) -> bool {
     let is_promoted = |name: &str| {
         let is_own = |(own, kind): &(&str, PropertyType)| {
@@ -496,7 +497,7 @@ fn choices(side: &mut Expr) -> Vec<&mut Expr> {
     }
 }
 
-/// Whether it is the text of a property, once all texts of an expression have one type.
+/// Whether the expression is the text of a property, after type coercion of all texts of an expression.
 fn is_coerced_property(side: &Expr) -> bool {
     let bare = |side: &Expr| match side {
         Expr::Cast(cast) if is_text(cast.field.data_type()) => is_property(&cast.expr),
@@ -508,7 +509,7 @@ fn is_coerced_property(side: &Expr) -> bool {
     }
 }
 
-/// The truth value that a text is, as filters see it: `true` and `false`, whatever their case; null where it is none.
+/// The truth value of a text, as in filters: `true` and `false`, regardless of case; null for any other text.
 fn truth(text: Expr) -> Expr {
     let case = |word: &str, truth: bool| (Box::new(lit(word)), Box::new(lit(truth)));
     let words = vec![case("true", true), case("false", false)];

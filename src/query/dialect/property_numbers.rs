@@ -1,9 +1,9 @@
-//! Where SQL takes a property as a number: [`rewrite`]. A property is a text, whatever its values are, so that none is
-//! lost; what computes with numbers gets the number that the text is, or null, also through what only chooses among its
-//! values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b) BETWEEN 1 AND 5`. Properties whose values
-//! are numbers are ordered as such: by texts, 10 comes before 9.
+//! Conversion of properties to numbers by their context in SQL: [`rewrite`]. A property is a text by default, so that
+//! no value of another type is lost; where a number is required, its text is parsed, or becomes null, also inside
+//! expressions that only choose among values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b)
+//! BETWEEN 1 AND 5`. Properties with numeric values are ordered as numbers: as texts, 10 would come before 9.
 //!
-//! Operators between two values are not here: `property_access` plans them, which knows of types.
+//! Operators between two values are planned by `property_access`, which has the types of operands.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ use crate::dialect::property_access::{OF_ANY, OF_FIRST, access};
 use crate::dialect::walk::walk_mut;
 use weir_event::schema::{PROMOTED, PropertyType};
 
-/// Functions that take numbers alone.
+/// Functions that accept only numbers.
 const OF_NUMBERS: [&str; 40] = [
     // Aggregates.
     "sum",
@@ -43,7 +43,7 @@ const OF_NUMBERS: [&str; 40] = [
     "approx_median",
     "approx_percentile_cont",
     "percentile_cont",
-    // Of one row.
+    // Scalar functions.
     "abs",
     "cbrt",
     "ceil",
@@ -65,10 +65,10 @@ const OF_NUMBERS: [&str; 40] = [
     "trunc",
 ];
 
-/// Aggregates that are an order of values.
+/// Aggregates that order their values.
 const OF_ORDERS: [&str; 2] = ["min", "max"];
 
-/// Writes a property as the number that it is wherever a number is taken. Accesses to properties are written in any form.
+/// Converts a property to a number wherever a number is required. Accesses may be in any form.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
         let _ = walk_mut(query, &mut Numbers);
@@ -81,7 +81,7 @@ impl VisitorMut for Numbers {
     type Break = ();
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        // With DISTINCT, what rows are ordered by has to be written as in the list of columns.
+        // With DISTINCT, ORDER BY expressions must be written as in the select list.
         let is_distinct =
             matches!(&*query.body, SetExpr::Select(select) if select.distinct.is_some());
         if let Some(OrderByKind::Expressions(orders)) =
@@ -118,7 +118,8 @@ impl VisitorMut for Numbers {
     }
 }
 
-/// Values of a CASE are numbers if one of them is; so is what it compares, if it is compared with numbers alone.
+/// The results of a CASE are numbers if one of them is a number literal; so is its operand, if it is compared only with
+/// such literals.
 fn of_case(case: &mut Expr) {
     let Expr::Case { operand, conditions, else_result, .. } = case else { return };
     if let Some(operand) = operand
@@ -172,7 +173,7 @@ fn order_numbers(orders: &mut [OrderByExpr]) {
     }
 }
 
-/// An expression without parentheses around it.
+/// An expression without surrounding parentheses.
 fn bare(expression: &Expr) -> &Expr {
     match expression {
         Expr::Nested(inner) => bare(inner),
@@ -180,7 +181,7 @@ fn bare(expression: &Expr) -> &Expr {
     }
 }
 
-/// Whether it is a property of events that has numbers, by its name.
+/// Whether it is a property of events with a numeric promoted column.
 fn has_numbers(expression: &Expr) -> bool {
     let Some((columns, keys)) = access(bare(expression)) else { return false };
     let is_of_events = columns.iter().all(|column| !column.value.eq_ignore_ascii_case("person"));
@@ -189,7 +190,7 @@ fn has_numbers(expression: &Expr) -> bool {
     is_of_events && PROMOTED.iter().any(is_own)
 }
 
-/// Whether it is a number as it is written.
+/// Whether it is a number literal.
 fn is_number(expression: &Expr) -> bool {
     match bare(expression) {
         Expr::Value(value) => matches!(value.value, Value::Number(..)),
@@ -198,7 +199,7 @@ fn is_number(expression: &Expr) -> bool {
     }
 }
 
-/// Puts the number that a property is into its place, and into that of each value among which the expression chooses.
+/// Converts a property to a number, or each property among which the expression chooses.
 fn take_number(expression: &mut Expr) {
     if access(bare(expression)).is_some() {
         *expression = Expr::Cast {
@@ -213,7 +214,7 @@ fn take_number(expression: &mut Expr) {
     }
 }
 
-/// The same for an expression that is no property itself.
+/// The same for an expression that is not itself a property.
 fn take_chosen(expression: &mut Expr) {
     match expression {
         Expr::Nested(inner) => take_chosen(inner),

@@ -1,6 +1,6 @@
-//! `BETWEEN` and `IN` of a property with numbers or truth values, as comparisons: [`rewrite`]. A comparison is planned with
-//! the type of the other side ([`property_access`](crate::dialect::property_access)); the property itself is a text, and by texts
-//! 10 lies between 1 and 5.
+//! Rewrites `BETWEEN` and `IN` of a property with numbers or truth values to comparisons: [`rewrite`]. A comparison is
+//! planned with the type of the other side ([`property_access`](crate::dialect::property_access)); the property itself
+//! is a text, and compared as text, 10 is between 1 and 5.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -12,8 +12,8 @@ use crate::dialect::asked::{asked, take};
 use crate::dialect::property_access::access;
 use crate::dialect::walk::walk_mut;
 
-/// Writes ranges and lists of properties as comparisons. Before
-/// [`property_access::rewrite`](crate::dialect::property_access::rewrite), or after it.
+/// Rewrites ranges and lists of properties to comparisons. May run before or after
+/// [`property_access::rewrite`](crate::dialect::property_access::rewrite).
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
         let _ = walk_mut(query, &mut Comparisons);
@@ -54,7 +54,7 @@ impl VisitorMut for Comparisons {
     }
 }
 
-/// Whether it is a number or a truth value as it is written.
+/// Whether it is a number or boolean literal.
 fn is_typed(expression: &Expr) -> bool {
     match expression {
         Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Boolean(_)),
@@ -64,7 +64,7 @@ fn is_typed(expression: &Expr) -> bool {
     }
 }
 
-/// One of these: a balanced tree, as long lists would be deep ones.
+/// The disjunction of conditions, as a balanced tree: otherwise long lists would become deep trees.
 fn any(mut conditions: Vec<Expr>) -> Option<Expr> {
     if conditions.len() < 2 {
         return conditions.pop();

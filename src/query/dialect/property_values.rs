@@ -1,5 +1,5 @@
-//! Properties where a truth value is wanted: `WHERE properties.flag`, and items of lists in them: `properties.list[1]`.
-//! [`rewrite`] comes before the other rewriting of properties.
+//! Properties used as conditions: `WHERE properties.flag`, and items of lists in properties: `properties.list[1]`.
+//! [`rewrite`] must run before the other rewrites of properties.
 
 use std::ops::ControlFlow;
 
@@ -15,14 +15,14 @@ use crate::dialect::asked::take;
 use crate::dialect::clickhouse::{call, step};
 use crate::dialect::property_access::access;
 
-/// The function that gives an item of a JSON text as text.
+/// The function that returns an item of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
 
-/// Gives properties the type that is wanted where they stand.
+/// Gives properties the type that their context requires.
 ///
 /// # Errors
 ///
-/// A place in a list is none.
+/// An index of a list is invalid.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     asked::rewrite(statement, &mut Wanted)
 }
@@ -75,7 +75,7 @@ fn is_property(expression: &Expr) -> bool {
     }
 }
 
-/// A property as a condition holds if it is true.
+/// Rewrites a property used as a condition to a comparison with true.
 fn truth(condition: &mut Expr) {
     if is_property(condition) {
         let left = Box::new(take(condition));
@@ -84,7 +84,7 @@ fn truth(condition: &mut Expr) {
     }
 }
 
-/// An access with a place in a list, by the function for it.
+/// Rewrites an access with a list index to the function that reads it.
 fn item(expression: &Expr) -> Result<Option<Expr>> {
     let Expr::CompoundFieldAccess { root, access_chain } = expression else { return Ok(None) };
     let is_place = |access: &AccessExpr| match access {

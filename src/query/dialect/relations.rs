@@ -1,5 +1,5 @@
-//! Which relations a SELECT has in its FROM, and which columns they have, as far as its syntax tells: [`Relations`]. What
-//! puts something else in the place of a name asks it whose the name is.
+//! Name resolution on syntax trees: the relations in a SELECT's FROM and their columns, as far as the syntax shows:
+//! [`Relations`]. Rewrites that replace names use it to find the relation to which a name belongs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, TableAlias, TableFactor, TableWithJoins,
 };
 
-/// The table of events, in whichever schema.
+/// The table of events, in any schema.
 pub(crate) const EVENTS: &str = "events";
 
-/// The column that functions in FROM give, unless it has another name.
+/// The column of a table function, unless it has an alias.
 const OF_FUNCTIONS: &str = "value";
 
-/// Tables that are stored.
+/// The stored tables.
 pub(crate) trait Tables: std::fmt::Debug {
     /// Whether a table has a column.
     fn has(&self, table: &str, column: &Ident) -> bool;
@@ -31,7 +31,7 @@ impl Tables for BTreeMap<String, Arc<dyn TableProvider>> {
     }
 }
 
-/// Whether two names are the same: without quotes their case does not matter.
+/// Whether two names are equal: without quotes, case is ignored.
 pub(crate) fn is_same(own: &Ident, other: &Ident) -> bool {
     match own.quote_style.or(other.quote_style) {
         Some(_) => own.value == other.value,
@@ -39,14 +39,14 @@ pub(crate) fn is_same(own: &Ident, other: &Ident) -> bool {
     }
 }
 
-/// Columns by their names, and all of some stored tables. Each is there once, however often `*` stands for it.
+/// Columns by name, and stored tables of which all columns are included. A set, however often `*` includes a table.
 #[derive(Clone, Debug, Default)]
 struct Columns {
     named: HashSet<Ident>,
     of_tables: BTreeSet<String>,
 }
 
-/// A table, a query or a function in a FROM.
+/// A table, a subquery or a table function in a FROM.
 #[derive(Debug)]
 pub(crate) struct Relation<'t> {
     tables: &'t dyn Tables,
@@ -55,7 +55,7 @@ pub(crate) struct Relation<'t> {
 }
 
 impl Relation<'_> {
-    /// Whether columns are qualified by this name.
+    /// Whether columns can be qualified by this name.
     pub(crate) fn is_called(&self, name: &Ident) -> bool {
         self.name.as_ref().is_some_and(|own| is_same(own, name))
     }
@@ -73,22 +73,22 @@ impl Relation<'_> {
     }
 }
 
-/// What is known of relations at a place in a statement: the stored tables, and the queries of each WITH around it.
+/// The relations visible at a place in a statement: the stored tables, and the CTEs of each WITH around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Relations<'t> {
     tables: &'t dyn Tables,
     named: Vec<(Ident, Columns)>,
-    /// How many queries had names outside of each query around the place.
+    /// For each query around the place, the number of CTEs that were defined outside of it.
     marks: Vec<usize>,
 }
 
 impl<'t> Relations<'t> {
-    /// Those outside of all queries.
+    /// The relations visible outside of all queries.
     pub(crate) fn new(tables: &'t dyn Tables) -> Self {
         Self { tables, named: Vec::new(), marks: Vec::new() }
     }
 
-    /// Goes into a query.
+    /// Enters a query.
     pub(crate) fn enter(&mut self, query: &Query) {
         self.marks.push(self.named.len());
         let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
@@ -98,7 +98,7 @@ impl<'t> Relations<'t> {
         }
     }
 
-    /// Goes out of it.
+    /// Leaves a query.
     pub(crate) fn leave(&mut self) {
         if let Some(mark) = self.marks.pop() {
             self.named.truncate(mark);
@@ -114,7 +114,7 @@ impl<'t> Relations<'t> {
         found
     }
 
-    /// The relations of one part of a FROM.
+    /// The relations of one table factor of a FROM.
     pub(crate) fn of_factor(&mut self, factor: &TableFactor) -> Vec<Relation<'t>> {
         let mut found = Vec::new();
         self.add(factor, &mut found);
@@ -157,7 +157,7 @@ impl<'t> Relations<'t> {
         found.push(Relation { tables: self.tables, name, columns });
     }
 
-    /// The columns of a table by its name, of whose parts this is the last.
+    /// The columns of a table by its name, of which `last` is the last part.
     fn of_table(&self, name: &ObjectName, last: &Ident) -> Columns {
         let is_bare = name.0.len() == 1;
         let cte = self.named.iter().rev().find(|(own, _)| is_bare && is_same(own, last));
@@ -189,7 +189,7 @@ impl<'t> Relations<'t> {
         }
     }
 
-    /// The columns that a SELECT gives.
+    /// The output columns of a SELECT.
     fn given(&mut self, select: &Select) -> Columns {
         let relations = self.of(select);
         let mut given = Columns::default();
@@ -217,7 +217,7 @@ impl<'t> Relations<'t> {
     }
 }
 
-/// The name of the column that an item of a SELECT is, where it has one.
+/// The name of the output column of a SELECT's item, if it has one.
 pub(crate) fn name_of(item: &SelectItem) -> Option<Ident> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
@@ -237,7 +237,7 @@ fn all<'r, 't: 'r>(relations: impl Iterator<Item = &'r Relation<'t>>) -> Columns
     all
 }
 
-/// Columns under the names that an alias has for them.
+/// Columns, renamed by an alias with a column list.
 fn renamed(columns: Columns, alias: Option<&TableAlias>) -> Columns {
     match alias {
         Some(alias) if !alias.columns.is_empty() => {
@@ -275,7 +275,7 @@ mod tests {
     /// The names of the relations of a SELECT, each with whether it has a column, and whether it is of events.
     fn found(sql: &str, column: &str) -> Vec<(String, bool, bool)> {
         let tables: &dyn Tables = &TABLES;
-        // Deeper than what is parsed for users.
+        // Deeper than allowed for users.
         let parser = Parser::new(&GenericDialect {}).with_recursion_limit(500);
         let statement = parser.try_with_sql(sql).unwrap().parse_statements().unwrap().pop();
         let Some(Statement::Query(query)) = statement else { panic!("a query") };
@@ -318,7 +318,8 @@ mod tests {
         }
     }
 
-    /// Goal: columns are not multiplied. Method: each of many queries has all of those of the next one twice.
+    /// Goal: the sets of columns do not multiply. Method: many nested queries, each with all columns of the next one
+    /// twice.
     #[test]
     fn columns_are_there_once() {
         let inner = (0..40).fold("events".to_owned(), |inner, at| {

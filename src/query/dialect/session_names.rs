@@ -1,5 +1,5 @@
-//! Names of columns of `sessions` in SQL as HogQL has them, without quotes: [`rewrite`]. To the parser a word that begins
-//! with `$` is a placeholder.
+//! Columns of `sessions` as HogQL names them, without quotes: [`rewrite`]. The parser takes a word that begins with `$`
+//! for a placeholder.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::dialect::asked::asked;
 use crate::dialect::walk::walk_mut;
 use crate::events::event_sessions;
 
-/// Makes a column of each placeholder that has the name of a property of sessions.
+/// Turns each placeholder with the name of a session property into a column.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
         let _ = walk_mut(query, &mut Names);

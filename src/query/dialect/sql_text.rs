@@ -1,12 +1,12 @@
-//! Names and texts as SQL: [`identifier`], [`literal`]. Syntax trees print themselves for people: what they print may be
-//! other SQL, and is not parsed.
+//! Quoting of names and texts for SQL: [`identifier`], [`literal`]. Syntax trees print themselves for people: their
+//! text may parse as different SQL, so it is not parsed again.
 
-/// A name in quotes.
+/// A quoted name.
 pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text in quotes.
+/// A string literal.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

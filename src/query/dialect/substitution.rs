@@ -1,5 +1,5 @@
-//! Expressions in the place of names that a query has for them: [`Substitution`]. In queries inside of it, columns of their
-//! tables come before these names.
+//! Scope-aware substitution of expressions for the names that a query defines for them: [`Substitution`]. In
+//! subqueries, columns of their tables take precedence over these names.
 
 use std::ops::ControlFlow;
 
@@ -14,26 +14,26 @@ use crate::dialect::walk::{each_expression, walk_mut};
 use crate::dialect::{array_join, asked};
 use crate::guard::complexity;
 
-/// Names and what they stand for.
+/// Names and the expressions that replace them.
 #[derive(Debug)]
 pub(crate) struct Substitution<'t> {
     relations: Relations<'t>,
     named: Vec<(Ident, Expr, usize)>,
     copied: usize,
-    /// Queries around the place that are inside of what is visited.
+    /// Number of queries around the place, within the visited tree.
     depth: usize,
-    /// How many of them have the names as their own.
+    /// In how many of them the names take precedence over columns.
     own_depth: usize,
-    /// The names that are columns of tables of each query or SELECT around the place.
+    /// For each query or SELECT around the place, the names that are columns of its tables.
     hidden: Vec<Vec<Ident>>,
-    /// Those outside of each query in a FROM, which sees no other tables of it.
+    /// The same outside of each subquery in a FROM, which cannot refer to other tables of that FROM.
     outside: Vec<Vec<Vec<Ident>>>,
-    /// The parameters of each lambda around the place, which come before the names of the query.
+    /// The parameters of each lambda around the place, which take precedence over the names.
     parameters: Vec<Vec<Ident>>,
 }
 
 impl<'t> Substitution<'t> {
-    /// Nothing yet, at a place with these relations, where so many parts of expressions were copied before.
+    /// An empty substitution at a place with these relations; `copied` nodes of expressions were copied before.
     pub(crate) fn within(relations: Relations<'t>, copied: usize) -> Self {
         Self {
             relations,
@@ -61,16 +61,16 @@ impl<'t> Substitution<'t> {
         self.named.is_empty()
     }
 
-    /// Parts of expressions that were copied.
+    /// Number of expression nodes that were copied.
     pub(crate) fn copied(&self) -> usize {
         self.copied
     }
 
-    /// Puts the expressions where their names stand.
+    /// Replaces the names by their expressions.
     ///
     /// # Errors
     ///
-    /// What is copied is too long.
+    /// The copies become too long.
     pub(crate) fn put(&mut self, place: &mut impl VisitMut) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -78,7 +78,7 @@ impl<'t> Substitution<'t> {
         asked::rewrite_part(place, self)
     }
 
-    /// The same for the query whose names they are, where they come before columns.
+    /// The same for the query that defines the names, in which they take precedence over columns.
     pub(crate) fn put_into_own(&mut self, query: &mut Query) -> Result<()> {
         self.own_depth = 1;
         let put = self.put(query);
@@ -86,13 +86,13 @@ impl<'t> Substitution<'t> {
         put
     }
 
-    /// Whether a name is something else at the place.
+    /// Whether a name refers to something else at the place.
     fn is_hidden(&self, name: &Ident) -> bool {
         let parameters = self.parameters.iter().flatten();
         parameters.chain(self.hidden.iter().flatten()).any(|own| is_same(own, name))
     }
 
-    /// The names that are columns of tables of a SELECT, where these come first.
+    /// The names that are columns of a SELECT's tables, where columns take precedence.
     fn columns_of(&mut self, select: &Select) -> Vec<Ident> {
         if self.depth <= self.own_depth {
             return Vec::new();
@@ -102,7 +102,7 @@ impl<'t> Substitution<'t> {
         names.filter(|name| relations.iter().any(|own| own.has(name))).cloned().collect()
     }
 
-    /// The same, and those that are elements of its ARRAY JOIN, wherever it stands.
+    /// The same, and the names of elements of its ARRAY JOIN, at any position.
     fn hidden_in(&mut self, select: &Select) -> Vec<Ident> {
         let mut hidden = self.columns_of(select);
         let joins = || select.from.iter().flat_map(|from| &from.joins);
@@ -115,7 +115,7 @@ impl<'t> Substitution<'t> {
         hidden
     }
 
-    /// Visits the arrays of an ARRAY JOIN, which are named before their elements are.
+    /// Visits the arrays of an ARRAY JOIN, in which the names of its elements are not yet in scope.
     fn visit_arrays(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let around = self.hidden.pop();
         let columns = self.columns_of(select);
@@ -144,7 +144,8 @@ impl<'t> Substitution<'t> {
         Ok(Some(Expr::Nested(Box::new(expression.clone()))))
     }
 
-    /// The same for a part of GROUP BY or ORDER BY, where a whole number alone would be the position of a column.
+    /// The same for an item of GROUP BY or ORDER BY, where a whole number literal would be taken as the position of a
+    /// column.
     fn put_key(&mut self, key: &mut Expr) -> Result<()> {
         let Expr::Identifier(name) = &*key else { return Ok(()) };
         let Some(own) = self.of(name)? else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! Tokens of a statement, for what is written in another way before it is parsed: WITH of expressions and ARRAY JOIN.
+//! Helpers on tokens, for rewrites before parsing: WITH of expressions and ARRAY JOIN.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// The keyword that a token is. A name in quotes is none.
+/// The keyword of a token; none for a quoted name.
 pub(crate) fn keyword(token: &TokenWithSpan) -> Keyword {
     match &token.token {
         Token::Word(word) => word.keyword,
@@ -15,14 +15,14 @@ pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// The place of the next token that is not blank.
+/// The index of the next token that is not whitespace.
 pub(crate) fn next(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     let mut rest = tokens.get(from..)?.iter();
     rest.position(|token| !is_blank(token)).map(|at| from + at)
 }
 
-/// The items of a list that begins at a place, without the commas between them, and where it ends: at a bracket that it
-/// did not open, or where `is_end` says so of a place outside of brackets and of what there is of the last item.
+/// The items of a comma-separated list that begins at an index, and the index of its end: at an unmatched closing
+/// bracket, or where `is_end` returns true for an index outside of brackets and the tokens of the last item so far.
 pub(crate) fn items(
     tokens: &[TokenWithSpan],
     from: usize,

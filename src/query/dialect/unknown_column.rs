@@ -1,4 +1,4 @@
-//! The error for a column that is not there: it names those that may have been meant, not all.
+//! The error for a column that does not exist: it names a few similar columns instead of all.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use datafusion::common::Column;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::common::utils::quote_identifier;
 
-/// Most columns that the error names.
+/// Maximum columns that the error names.
 const NAMED_MAX: usize = 5;
 
-/// Characters of a name that are compared and told.
+/// Maximum characters of a name in comparisons and in the error.
 const NAME_MAX_CHARS: usize = 100;
 
-/// The error for `asked`, where there are `known`.
+/// The error for the column `asked`, where `known` exist.
 pub(crate) fn told(asked: &Column, known: &[Column]) -> String {
     let cut = |name: &str| name.chars().take(NAME_MAX_CHARS).collect::<String>();
     let name = cut(asked.name());
     let wanted = name.to_lowercase();
-    // Joined tables have columns of the same name.
+    // Joined tables may have columns of the same name.
     let known: BTreeSet<&str> = known.iter().map(Column::name).collect();
     let distance = |known: &str| levenshtein(&wanted, &cut(known).to_lowercase());
     let mut nearest: Vec<(usize, &str)> =
@@ -47,7 +47,7 @@ mod tests {
         names.iter().map(|name| Column::new(Some("events"), *name)).collect()
     }
 
-    /// Expectations: the distances counted by hand.
+    /// Expectations: edit distances counted by hand.
     #[test]
     fn the_nearest_are_named() {
         let names = columns(&[

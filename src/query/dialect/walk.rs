@@ -1,6 +1,6 @@
-//! Walks over syntax trees: [`walk`], [`walk_mut`], [`each_expression`], [`has_relation`]. The parser's own are compiled
-//! once for each type of visitor, 500 functions at a time; these are compiled once, and call the visitor through a
-//! pointer. Lints refuse the others.
+//! Walks over syntax trees: [`walk`], [`walk_mut`], [`each_expression`], [`has_relation`]. The parser's own walks are
+//! compiled for each type of visitor, 500 functions at a time; these are compiled once, and call the visitor through a
+//! pointer. Lints forbid the others.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 
-/// Walks over `node`; what `visitor` breaks with, if it does.
+/// Walks over `node`; returns the value with which `visitor` breaks, if it does.
 #[expect(clippy::disallowed_methods, reason = "the one walk that is compiled")]
 pub(crate) fn walk<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut kept = Kept { visitor, end: None };
@@ -17,7 +17,7 @@ pub(crate) fn walk<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlo
     kept.outcome()
 }
 
-/// The same by a visitor that changes what it meets.
+/// The same for a visitor that changes nodes.
 #[expect(clippy::disallowed_methods, reason = "the one walk that is compiled")]
 pub(crate) fn walk_mut<V: VisitorMut>(
     node: &mut impl VisitMut,
@@ -57,7 +57,8 @@ pub(crate) fn has_relation(node: &impl Visit) -> bool {
     walk(node, &mut Found).is_break()
 }
 
-/// A visitor, and what it has broken with: so that visitors with all kinds of breaks are one type behind the pointer.
+/// A visitor, and the value with which it broke: so that visitors with any type of break are one type behind the
+/// pointer.
 struct Kept<'v, V, B> {
     visitor: &'v mut V,
     end: Option<B>,
@@ -76,7 +77,7 @@ impl<V, B> Kept<'_, V, B> {
 struct Pointer<'v>(&'v mut dyn Visitor<Break = ()>);
 struct PointerMut<'v>(&'v mut dyn VisitorMut<Break = ()>);
 
-/// All hooks of a visitor, each handed to the same hook of another one.
+/// All hooks of a visitor, each forwarded to the same hook of another one.
 macro_rules! hooks {
     ($visitor:ident, $pointer:ident, $($hook:ident: $node:ty,)+) => {
         impl<V: $visitor> $visitor for Kept<'_, V, V::Break> {
@@ -126,7 +127,7 @@ mod tests {
     use super::{each_expression, walk_mut};
     use crate::dialect::hogql;
 
-    /// Counts hooks, makes numbers 7 and ends at a text.
+    /// Counts hooks, changes numbers to 7 and breaks at a text.
     #[derive(Default)]
     struct Sevens {
         hooks: Vec<&'static str>,

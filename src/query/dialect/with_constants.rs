@@ -1,5 +1,5 @@
-//! `WITH 1 AS x SELECT x`: names of expressions, as ClickHouse has them before SELECT. To the parser WITH has queries alone,
-//! so [`written`] makes one of each, and [`rewrite`] puts the expressions where their names stand.
+//! `WITH 1 AS x SELECT x`: named expressions as in ClickHouse. The parser accepts only queries in WITH, so before
+//! parsing [`written`] wraps each expression in a query, and [`rewrite`] substitutes the expressions for their names.
 
 use std::ops::ControlFlow;
 
@@ -18,13 +18,13 @@ use crate::dialect::relations::{Relations, Tables};
 use crate::dialect::substitution::Substitution;
 use crate::dialect::tokens::{is_blank, items, keyword};
 
-/// The function whose call is the one column of a query that stands for an expression.
+/// The function of which a call is the only column of a query that wraps an expression.
 const MARKER: &str = "constant_of_with";
 
-/// Most WITH of a statement that are looked at; the parser refuses what others have.
+/// Maximum WITH clauses of a statement that are rewritten; the parser refuses further ones.
 const WITHS_MAX: usize = 64;
 
-/// The tokens of a statement, in which each name of an expression is that of a query.
+/// The tokens of a statement, with each named expression of a WITH wrapped in a query.
 pub(crate) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let (mut at, mut withs) = (0, 0);
     while let Some(token) = tokens.get(at) {
@@ -54,7 +54,7 @@ pub(crate) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Whether the WITH at this place is that of a query.
+/// Whether the WITH at this index begins a query.
 fn begins_query(tokens: &[TokenWithSpan], at: usize) -> bool {
     let mut before = tokens.get(..at).unwrap_or_default().iter().rev();
     let Some(token) = before.find(|token| !is_blank(token)) else { return true };
@@ -62,13 +62,13 @@ fn begins_query(tokens: &[TokenWithSpan], at: usize) -> bool {
         || matches!(keyword(token), Keyword::EXPLAIN | Keyword::ANALYZE | Keyword::VERBOSE)
 }
 
-/// Whether the query of a WITH begins at this place.
+/// Whether the main query of a WITH begins at this index.
 fn begins_select(tokens: &[TokenWithSpan], at: usize) -> bool {
     let own = tokens.get(at).map(keyword);
     matches!(own, Some(Keyword::SELECT | Keyword::FROM | Keyword::VALUES))
 }
 
-/// The expression and the name of an item that is one: `1 AS x`, where a query is `x AS (...)`.
+/// The expression and the name of an item `1 AS x`; `None` for a query, `x AS (...)`.
 fn constant(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], &TokenWithSpan)> {
     let mut behind = item.iter().enumerate().rev().filter(|(_, token)| !is_blank(token));
     let (_, name) = behind.next()?;
@@ -95,11 +95,11 @@ fn query(expression: &[TokenWithSpan], name: &TokenWithSpan) -> Vec<TokenWithSpa
     own
 }
 
-/// Puts the expressions of WITH into their queries.
+/// Substitutes the expressions of each WITH in its query.
 ///
 /// # Errors
 ///
-/// They are too long for that.
+/// The statement becomes too long.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     let relations = Relations::new(tables);
     asked::rewrite(statement, &mut Constants { relations, copied: 0 })
@@ -107,7 +107,7 @@ pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<
 
 struct Constants<'t> {
     relations: Relations<'t>,
-    /// Parts of expressions so far.
+    /// Number of nodes of expressions so far.
     copied: usize,
 }
 
@@ -152,7 +152,7 @@ impl VisitorMut for Constants<'_> {
     }
 }
 
-/// The expression that a query of WITH stands for.
+/// The expression that a query of WITH wraps.
 fn expression_of(table: &mut Cte) -> Option<Expr> {
     let SetExpr::Select(select) = &mut *table.query.body else { return None };
     let [SelectItem::UnnamedExpr(Expr::Function(call))] = select.projection.as_mut_slice() else {
@@ -204,13 +204,13 @@ mod tests {
                 "WITH (SELECT max(a) FROM t) AS m SELECT m - 1",
                 "SELECT ((SELECT max(a) FROM t)) - 1",
             ),
-            // A number alone would be the position of a column.
+            // A number literal would be taken as the position of a column.
             (
                 "WITH 2 AS x, 'a' AS y SELECT n, x FROM u GROUP BY n, x, y ORDER BY x",
                 "SELECT n, (2) AS x FROM u GROUP BY n, (2) + 0, ('a') ORDER BY (2) + 0",
             ),
             ("EXPLAIN WITH 1 AS x SELECT x + 1", "EXPLAIN SELECT (1) + 1"),
-            // Columns of the tables of an inner query come first.
+            // Columns of an inner query's tables take precedence.
             (
                 "WITH 5 AS n SELECT a, n FROM (SELECT n AS a FROM u)",
                 "SELECT a, (5) AS n FROM (SELECT n AS a FROM u)",

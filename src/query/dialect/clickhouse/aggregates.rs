@@ -1,5 +1,5 @@
-//! Templates of ClickHouse's aggregates. As there, they leave out rows in which an argument is null, and lists of nothing
-//! are empty.
+//! Templates of ClickHouse's aggregates. As in ClickHouse, rows in which an argument is null are ignored, and lists of
+//! no values are empty.
 
 /// See [`super::TEMPLATES`].
 pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
@@ -73,7 +73,7 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("groupBitXor", 1, "bit_xor($1)"),
 ];
 
-/// How many different tuples of several values there are, of rows in which none is null.
+/// The number of distinct tuples of several values, over rows in which none is null.
 pub(super) fn uniq_of_tuples(name: &str, width: usize) -> Option<String> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let is_one = TEMPLATES
@@ -87,7 +87,7 @@ pub(super) fn uniq_of_tuples(name: &str, width: usize) -> Option<String> {
     Some(format!("count(DISTINCT struct({values})) FILTER (WHERE {known})"))
 }
 
-/// The template of an aggregate that takes a whole number in parentheses of its own, and the number of its other arguments.
+/// The template of an aggregate with a whole number as parameter, and the number of its other arguments.
 pub(super) fn of_most(name: &str, most: u32) -> Option<(usize, String)> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let template = |name: &str| {
@@ -113,7 +113,7 @@ pub(super) fn of_most(name: &str, most: u32) -> Option<(usize, String)> {
     }
 }
 
-/// The template of `windowFunnel(seconds)(time, condition, ...)` with so many arguments.
+/// The template of `windowFunnel(seconds)(time, condition, ...)` with this number of arguments.
 pub(super) fn window_funnel(seconds: u32, arguments: usize) -> String {
     let conditions: Vec<String> = (2..=arguments).map(|at| format!("${at}")).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Functions of ClickHouse whose arguments are looked at before they become others: paths into JSON, lists of values, and
+//! ClickHouse functions of which the arguments are inspected to build the replacement: JSON paths, lists of values, and
 //! lambdas.
 
 use std::mem;
@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::sql_text::literal;
 
-/// Functions of a JSON text and a path into it, and what they are here.
+/// Functions of a JSON text and a path into it, with the functions that replace them.
 const OF_JSON: [(&str, &str); 10] = [
     ("JSONExtractString", "json_as_text"),
     ("JSONExtractRaw", "json_get_json"),
@@ -26,7 +26,7 @@ const OF_JSON: [(&str, &str); 10] = [
     ("JSONHas", "json_contains"),
 ];
 
-/// What `JSONExtract` gives by the type in its last argument.
+/// Replacements of `JSONExtract`, by the type in its last argument.
 const JSON_TYPES: [(&str, &str); 10] = [
     ("String", "json_as_text"),
     ("Nullable(String)", "json_as_text"),
@@ -40,10 +40,10 @@ const JSON_TYPES: [(&str, &str); 10] = [
     ("Nullable(Bool)", "json_get_bool"),
 ];
 
-/// Parts of what `format` puts together.
+/// Maximum parts that `format` concatenates.
 const FORMAT_PARTS_MAX: usize = 64;
 
-/// Functions of a list that a lambda may make of others first.
+/// Functions of a list that accept a lambda to map its elements first.
 const OF_MAPPED: [&str; 12] = [
     "arrayAll",
     "arrayAvg",
@@ -78,7 +78,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     of_json.chain(others)
 }
 
-/// What a function is whose arguments are to be looked at; they are taken if it is one.
+/// Builds the replacement of a function of this file, and takes its arguments; `None` for other functions.
 pub(super) fn built(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<Expr>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     if is("JSONExtract") {
@@ -102,7 +102,7 @@ pub(super) fn built(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<Expr
     Ok(None)
 }
 
-/// A function of which one argument has to be written out: it says what becomes of the others.
+/// A function of which one argument must be a literal, which determines how the others are used.
 fn of_literal(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<Expr>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     Ok(match () {
@@ -115,7 +115,7 @@ fn of_literal(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<Expr>> {
     })
 }
 
-/// A call of a function.
+/// A function call.
 pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let argument = |argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument));
     let list = FunctionArgumentList {
@@ -153,7 +153,7 @@ fn of_json(name: &str, here: &str, arguments: Vec<Expr>) -> Result<Expr> {
     Ok(call(here, all))
 }
 
-/// A part of a path: places count from 1 there and from 0 here, and from the end if they are negative.
+/// A step of a JSON path: indexes are 1-based in ClickHouse and 0-based here; negative ones count from the end in both.
 pub(crate) fn step(part: &Expr) -> Option<Expr> {
     let number = |number: i64| {
         let digits = Value::Number(number.unsigned_abs().to_string(), false);
@@ -185,7 +185,7 @@ pub(crate) fn step(part: &Expr) -> Option<Expr> {
     }
 }
 
-/// Aggregates that `arrayReduce` has, and what they are of a list.
+/// Aggregates that `arrayReduce` supports, with the list functions that replace them.
 const OF_LISTS: [(&str, &str); 8] = [
     ("avg", "arrayAvg"),
     ("count", "length_of"),
@@ -234,7 +234,7 @@ fn any_match(arguments: Vec<Expr>) -> Result<Expr> {
         return Err(refused(why));
     };
     let all: Option<Vec<String>> = patterns.elem.iter().map(super::text).collect();
-    // One pattern is looked for: it matches where any of them does.
+    // The alternation of all patterns: it matches if any of them does.
     let all = all.filter(|all| !all.is_empty()).ok_or_else(|| refused(why))?;
     let grouped: Vec<String> = all.iter().map(|own| format!("(?s:{own})")).collect();
     let pattern = Expr::Value(Value::SingleQuotedString(grouped.join("|")).into());
@@ -264,8 +264,8 @@ fn one_of(arguments: Vec<Expr>, negated: bool) -> Result<Expr> {
     })
 }
 
-/// The template of `format('{} and {}', a, b)`, `format('{1} {0}', a, b)`: texts and arguments one behind the other. The
-/// first argument is taken out.
+/// The template of `format('{} and {}', a, b)`, `format('{1} {0}', a, b)`: a concatenation of texts and arguments.
+/// Removes the first argument.
 pub(super) fn formatted(arguments: &mut Vec<Expr>) -> Result<String> {
     let why = "format takes a text with {} or {0} in the place of arguments, and these";
     let pattern = arguments.first().and_then(super::text).ok_or_else(|| refused(why))?;
@@ -307,7 +307,8 @@ fn typed_json(arguments: &mut Vec<Expr>) -> Result<Expr> {
     of_json("JSONExtract", here, mem::take(arguments))
 }
 
-/// `transform(x, [from, ...], [to, ...], otherwise)`; without the last argument what is in no list stays.
+/// `transform(x, [from, ...], [to, ...], otherwise)`; without the last argument, values that are not in the list are
+/// kept.
 fn transformed(arguments: Vec<Expr>) -> Result<Expr> {
     let why = "transform takes a value, two lists of as many values, and what others become";
     let mut arguments = arguments.into_iter();
@@ -335,7 +336,8 @@ fn transformed(arguments: Vec<Expr>) -> Result<Expr> {
     })
 }
 
-/// What a function with a lambda is: `arraySum(f, list)` is the sum of what the lambda makes of each.
+/// The replacement of a function with a lambda: `arraySum(f, list)` is the sum of the lambda's results for each
+/// element.
 fn of_lambda(name: &str, arguments: &mut Vec<Expr>) -> Option<Expr> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     if let Some(own) = OF_MAPPED.into_iter().find(|own| is(own)) {

@@ -1,4 +1,4 @@
-//! Templates of ClickHouse's functions of dates: numbers and texts of them, and times that have gone by.
+//! Templates of ClickHouse's date functions: numbers and texts derived from dates, and elapsed time.
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{Expr, Value};
@@ -19,7 +19,7 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
          + date_part('day', $1 AT TIME ZONE $zone) AS BIGINT)",
     ),
     ("toYYYYMMDDhhmmss", 1, "CAST(format_time($1 AT TIME ZONE $zone, '%Y%m%d%H%i%S') AS BIGINT)"),
-    // Weeks begin on Sundays, and the first one has the first Sunday.
+    // Weeks begin on Sundays, and week 1 contains the first Sunday.
     (
         "toWeek",
         1,
@@ -30,7 +30,7 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
         1,
         "date_part('year', date_trunc('week', $1 AT TIME ZONE $zone) + INTERVAL '3 days')",
     ),
-    // The week of the fourth of January.
+    // The first ISO week contains the fourth of January.
     (
         "toStartOfISOYear",
         1,
@@ -86,12 +86,12 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ),
 ];
 
-/// The template of a time in a zone, `toDateTime('...', 'UTC')`, or of a number of digits, `toDateTime64('...', 3, 'UTC')`; the
-/// digits are taken out of the arguments.
+/// The template of a time in a zone, `toDateTime('...', 'UTC')`, or with a number of digits, `toDateTime64('...', 3,
+/// 'UTC')`; the digits are removed from the arguments.
 ///
 /// # Errors
 ///
-/// The zone is no text, or the digits are not there.
+/// The zone is not a text, or the digits are missing.
 pub(super) fn in_zone(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<String>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let digits = match arguments.get(1) {
@@ -127,14 +127,14 @@ pub(super) fn in_zone(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<St
     Ok(Some(truncated.replace("$1", &time)))
 }
 
-/// Units whose number of seconds is always the same.
+/// Units of constant duration, in seconds.
 const SECONDS: [(&str, u32); 5] =
     [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800)];
 
-/// Units of whole months.
+/// Units that are a whole number of months.
 const MONTHS: [(&str, u32); 3] = [("month", 1), ("quarter", 3), ("year", 12)];
 
-/// The template of `age`: how many whole units have gone by.
+/// The template of `age`: the number of complete units that have elapsed.
 pub(super) fn age(arguments: &[Expr]) -> Result<String> {
     let unit = arguments.first().and_then(text).unwrap_or_default().to_lowercase();
     let of =

@@ -1,4 +1,4 @@
-//! Templates with arguments in the places of their placeholders: [`Parts`].
+//! Substitution of arguments for the placeholders of a template: [`Parts`].
 
 use std::ops::ControlFlow;
 
@@ -10,27 +10,27 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::asked::take;
 use crate::dialect::walk::{each_expression, walk_mut};
 
-/// What placeholders stand for.
+/// The values of placeholders.
 pub(super) struct Parts<'r> {
     arguments: Vec<Expr>,
-    /// How often each argument is still to be put somewhere.
+    /// How often each argument is still to be inserted.
     uses: Vec<usize>,
     zone: &'r str,
 }
 
 impl<'r> Parts<'r> {
-    /// A template as a tree.
+    /// Parses a template.
     ///
     /// # Errors
     ///
-    /// It is none: a bug.
+    /// It does not parse: a bug.
     pub(super) fn parsed(template: &str) -> Result<Expr> {
         let parsed = Parser::new(&GenericDialect {}).try_with_sql(template);
         let parsed = parsed.and_then(|mut parser| parser.parse_expr());
         parsed.map_err(|error| DataFusionError::Internal(error.to_string()))
     }
 
-    /// The places of the arguments that stand in a template.
+    /// Indexes of the arguments to which a template's placeholders refer.
     fn places(template: &Expr) -> Vec<usize> {
         let mut places = Vec::new();
         let _ = each_expression(template, |part| {
@@ -40,12 +40,12 @@ impl<'r> Parts<'r> {
         places
     }
 
-    /// How many arguments a template has.
+    /// Number of arguments of a template.
     pub(super) fn width(template: &Expr) -> usize {
         Self::places(template).into_iter().map(|at| at + 1).max().unwrap_or(0)
     }
 
-    /// What the placeholders of a template stand for.
+    /// The values for the placeholders of a template.
     pub(super) fn of(template: &Expr, arguments: Vec<Expr>, zone: &'r str) -> Self {
         let mut uses = vec![0; arguments.len()];
         for at in Self::places(template) {
@@ -56,7 +56,7 @@ impl<'r> Parts<'r> {
         Self { arguments, uses, zone }
     }
 
-    /// How many parts arguments have where they are copies.
+    /// Number of expression nodes in the copies of arguments.
     pub(super) fn copied(&self) -> usize {
         let parts = |argument: &Expr| {
             let mut parts = 0_usize;
@@ -72,11 +72,11 @@ impl<'r> Parts<'r> {
         })
     }
 
-    /// The template with arguments in the place of placeholders.
+    /// The template with arguments substituted for placeholders.
     ///
     /// # Errors
     ///
-    /// It names others than there are: a bug.
+    /// It has a placeholder without an argument: a bug.
     pub(super) fn filled(mut self, mut template: Expr) -> Result<Expr> {
         match walk_mut(&mut template, &mut self) {
             ControlFlow::Break(missing) => {
@@ -96,7 +96,7 @@ fn placeholder(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// The place of the argument that a placeholder stands for.
+/// Index of the argument to which a placeholder refers.
 fn place(name: &str) -> Option<usize> {
     name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
 }
@@ -104,7 +104,7 @@ fn place(name: &str) -> Option<usize> {
 impl VisitorMut for Parts<'_> {
     type Break = String;
 
-    // After its parts, so that placeholders in arguments stay what they are.
+    // Post-order, so that placeholders inside arguments are not replaced.
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
         let Some(name) = placeholder(expression) else { return ControlFlow::Continue(()) };
         if name == "$zone" {

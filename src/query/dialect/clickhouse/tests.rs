@@ -1,4 +1,4 @@
-//! What functions of ClickHouse become.
+//! Tests of the rewriting of ClickHouse functions.
 
 use std::collections::BTreeSet;
 
@@ -136,7 +136,7 @@ fn further_functions_become_those_that_there_are() {
             "SELECT CASE a WHEN 1 THEN 'x' WHEN 2 THEN 'y' ELSE 'z' END AS x, \
              date_part('hour', (a) AT TIME ZONE 'Asia/Tokyo') AS y",
         ),
-        // Names of columns are the texts as they were sent, and differ.
+        // Column names are the texts as sent, made unique.
         (
             "SELECT a, isNotNull(b), (SELECT isNull(c)), isNotNull(b), a",
             "SELECT a, ((b) IS NOT NULL) AS \"isNotNull(b)\", (SELECT ((c) IS NULL) AS \"isNull(c)\") AS \"(SELECT isNull(c))\", \

@@ -1,16 +1,17 @@
-//! Templates of ClickHouse's functions of times and intervals, and what times of SQL's own are in a zone: [`as_instant`].
+//! Templates of ClickHouse's functions of times and intervals, and conversion of standard SQL times to instants in a
+//! zone: [`as_instant`].
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Interval, TimezoneInfo, Value};
 
 use crate::dialect::asked::take;
 
-/// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
-/// `toIntervalDay` are there for each.
+/// Units of time: `dateDiff` counts their boundaries between two times; `addDays`, `subtractDays` and `toIntervalDay`
+/// exist for each unit.
 pub(super) const UNITS: [&str; 8] =
     ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
 
-/// Functions of SQL that give instants in nanoseconds, or in a unit of their own.
+/// SQL functions that return instants in nanoseconds, or in units of their own.
 const INSTANTS: [&str; 8] = [
     "now",
     "current_timestamp",
@@ -22,11 +23,11 @@ const INSTANTS: [&str; 8] = [
     "to_timestamp_nanos",
 ];
 
-/// Microseconds, as columns have them.
+/// Microseconds, the precision of columns.
 const MICROSECONDS: Option<u64> = Some(6);
 
-/// Turns a time of SQL's own into an instant as columns have them, in microseconds and with the zone of the project:
-/// `now()`, `TIMESTAMP '...'`, and what is cast to a timestamp. There are no others here, with a clock of their own.
+/// Converts a standard SQL time to an instant of the type of columns, in microseconds and with the project's time zone:
+/// `now()`, `TIMESTAMP '...'`, and casts to a timestamp. Timestamps without a zone do not exist here.
 pub(super) fn as_instant(expression: &mut Expr) {
     let is_instant = match expression {
         Expr::Function(call) => match call.name.0.as_slice() {
@@ -47,7 +48,7 @@ pub(super) fn as_instant(expression: &mut Expr) {
     }
 }
 
-/// Makes a timestamp with a zone of one without; says whether it is one whose digits nobody asked for.
+/// Turns a timestamp type without a zone into one with a zone; returns whether its precision was left unspecified.
 fn in_zone(data_type: &mut DataType) -> bool {
     let digits = match data_type {
         DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => *digits,
@@ -59,7 +60,7 @@ fn in_zone(data_type: &mut DataType) -> bool {
     digits.is_none()
 }
 
-/// The template of the start of a week; a mode says on which day it begins, as in ClickHouse.
+/// The template of the start of a week; the mode defines the first day of the week, as in ClickHouse.
 pub(super) fn start_of_week(arguments: &[Expr], is_monday_first: bool) -> Result<&'static str> {
     let is_monday_first = match arguments {
         [_] => is_monday_first,
@@ -91,7 +92,7 @@ fn digit(expression: &Expr) -> Option<u32> {
     digits.next()?.to_digit(10).filter(|_| digits.next().is_none())
 }
 
-/// The text of an interval of so many units.
+/// The SQL text of an interval of so many units.
 fn interval(argument: &str, unit: &str) -> String {
     if unit == "quarter" {
         return interval(&format!("(CAST({argument} AS BIGINT) * 3)"), "month");
@@ -99,7 +100,7 @@ fn interval(argument: &str, unit: &str) -> String {
     format!("CAST(concat(CAST({argument} AS VARCHAR), ' {unit}') AS INTERVAL)")
 }
 
-/// The unit that an argument is: a name, or a text.
+/// The time unit of an argument: an identifier, or a text.
 fn unit(argument: Option<&Expr>) -> Option<&'static str> {
     let name = match argument? {
         Expr::Identifier(name) => name.value.to_lowercase(),
@@ -112,7 +113,7 @@ fn unit(argument: Option<&Expr>) -> Option<&'static str> {
     UNITS.into_iter().find(|unit| *unit == name)
 }
 
-/// The template of a time with an interval added or taken away: `dateAdd(time, interval)`, or `dateAdd(unit, count, time)`.
+/// The template of a time plus or minus an interval: `dateAdd(time, interval)`, or `dateAdd(unit, count, time)`.
 pub(super) fn added(name: &str, sign: char, arguments: &[Expr]) -> Result<String> {
     match (arguments.len(), unit(arguments.first())) {
         (2, _) => Ok(format!("($1 {sign} $2)")),
@@ -127,8 +128,8 @@ pub(super) fn added(name: &str, sign: char, arguments: &[Expr]) -> Result<String
     }
 }
 
-/// The template of the start of the interval that a time lies in. Longer ones than an hour begin as the calendar of the
-/// project says, which knows no groups of them.
+/// The template of the start of the interval that contains a time. Intervals longer than an hour begin as defined by
+/// the project's calendar, which has no multiples of a unit.
 pub(super) fn start_of_interval(arguments: &[Expr]) -> Result<String> {
     let sent = match arguments {
         [_, Expr::Interval(interval)] => count_and_unit(interval),
@@ -149,7 +150,7 @@ pub(super) fn start_of_interval(arguments: &[Expr]) -> Result<String> {
     }
 }
 
-/// What an interval counts: `INTERVAL 5 minute`, `INTERVAL '5 minutes'`.
+/// The count and unit of an interval: `INTERVAL 5 minute`, `INTERVAL '5 minutes'`.
 fn count_and_unit(interval: &Interval) -> Option<(u32, String)> {
     let Expr::Value(value) = &*interval.value else { return None };
     let (Value::Number(text, _) | Value::SingleQuotedString(text)) = &value.value else {
@@ -165,7 +166,7 @@ fn count_and_unit(interval: &Interval) -> Option<(u32, String)> {
     Some((count.parse().ok()?, unit))
 }
 
-/// The template of a function that there is for each unit: `addDays`, `subtractDays`, `toIntervalDay`.
+/// The template of a function that exists for each unit: `addDays`, `subtractDays`, `toIntervalDay`.
 pub(super) fn of_unit(name: &str, arguments: usize) -> Option<String> {
     let is = |own: String| own.eq_ignore_ascii_case(name);
     UNITS.into_iter().find_map(|unit| match arguments {
@@ -184,7 +185,7 @@ pub(super) fn diff(arguments: &[Expr]) -> Result<String> {
     })
 }
 
-/// How many borders of a unit lie between two times.
+/// The number of boundaries of a unit between two times.
 pub(super) fn date_diff(unit: &str) -> String {
     let place = |argument: &str| {
         let at = format!("{argument} AT TIME ZONE $zone");
@@ -194,7 +195,7 @@ pub(super) fn date_diff(unit: &str) -> String {
             "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
             "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
             "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),
-            // Where clocks are off by half an hour, so are its hours.
+            // Where the zone's offset is a half hour, hours begin accordingly.
             "hour" => format!("date_part('epoch', date_trunc('hour', {at})) / 3600"),
             "minute" => format!("floor(date_part('epoch', {at}) / 60)"),
             _ => format!("floor(date_part('epoch', {at}))"),

@@ -1,4 +1,4 @@
-//! Templates of ClickHouse's functions of texts, numbers and lists, and those that have another name here.
+//! Templates of ClickHouse's functions of texts, numbers and lists, and functions with another name here.
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{WindowFrameBound, WindowType};
@@ -44,13 +44,13 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
     ("splitByChar", 2, "string_to_array($2, $1)"),
     ("splitByString", 2, "string_to_array($2, $1)"),
-    // A point matches line ends, too.
+    // A dot matches line breaks, too.
     ("match", 2, "regexp_like($1, $2, 's')"),
-    // The first group, or all if there is none.
+    // The first group, or the whole match if there is none.
     ("extract", 2, "coalesce((regexp_match($1, $2))[1], left($1, 0))"),
     ("startsWith", 2, "starts_with($1, $2)"),
     ("endsWith", 2, "ends_with($1, $2)"),
-    // Numbers. The quotient is cut off at its point, as of numbers with a fraction too.
+    // Numbers. The quotient is truncated, also for numbers with a fraction.
     ("intDiv", 2, "CAST(trunc(try_cast($1 AS DOUBLE) / try_cast($2 AS DOUBLE)) AS BIGINT)"),
     (
         "intDivOrZero",
@@ -92,7 +92,7 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
                    ELSE try_cast($1 AS DOUBLE) <> 0 END",
     ),
     ("toUUID", 1, "CAST($1 AS VARCHAR)"),
-    // Conditions, and what changes nothing.
+    // Conditions, and functions without an effect.
     ("xor", 2, "(CAST($1 AS BOOLEAN) <> CAST($2 AS BOOLEAN))"),
     ("assumeNotNull", 1, "$1"),
     ("toNullable", 1, "$1"),
@@ -116,10 +116,10 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("hasAny", 2, "array_has_any($1, $2)"),
 ];
 
-/// Functions that are there under another name, whatever arguments they have.
+/// Functions that exist under another name, whatever their arguments are.
 const RENAMED: &[(&str, &str)] = &[
     ("arrayConcat", "array_concat"),
-    // Here these names are of functions of texts, and of lists.
+    // Here these names belong to functions of texts or of lists only.
     ("length", "length_of"),
     ("empty", "is_empty"),
     ("array", "make_array"),
@@ -161,22 +161,23 @@ const RENAMED: &[(&str, &str)] = &[
     ("toDateOrNull", "toDate"),
 ];
 
-/// Names of functions that have another one here.
+/// Names of functions with another name here.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RENAMED.iter().map(|(name, _)| *name)
 }
 
-/// The name that a function has here.
+/// The name of a function here.
 pub(super) fn renamed(name: &str) -> Option<&'static str> {
     let mut renamed = RENAMED.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
     renamed.next().map(|(_, here)| *here)
 }
 
-/// `lag` and `lead` look at all rows of a partition, so those within a frame are the same if it reaches to its end.
+/// `lag` and `lead` read all rows of a partition, so they are the same as those within a frame only if it extends to
+/// the partition's end.
 ///
 /// # Errors
 ///
-/// The frame of such a call ends before.
+/// The frame of such a call ends earlier.
 pub(super) fn check_frame(name: &str, over: Option<&WindowType>) -> Result<()> {
     let (is_lag, is_lead) =
         (name.eq_ignore_ascii_case("lagInFrame"), name.eq_ignore_ascii_case("leadInFrame"));
