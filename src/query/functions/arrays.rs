@@ -1,4 +1,4 @@
-//! Functions of lists, as ClickHouse has them of arrays.
+//! ClickHouse's array functions, over lists.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use crate::functions::own::{
     Own, Takes, argument, element, internal, list_of, lists, same, text, texts, truth, whole,
 };
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("length_of", &[Takes::ListOrText], whole, length),
     Own::new("is_empty", &[Takes::ListOrText], truth, |sent| is_empty(sent, true)),
@@ -50,12 +50,12 @@ pub(super) const ALL: &[Own] = &[
     Own::new("countEqual", &[Takes::Texts, Takes::Text], whole, count_equal),
 ];
 
-/// The type of the elements of the first argument.
+/// The element type of the first argument.
 fn item(arguments: &[DataType]) -> Result<DataType> {
     arguments.first().and_then(element).cloned().ok_or_else(|| internal("a list"))
 }
 
-/// The elements of each list, as places in the values of all; nothing of null.
+/// The elements of each list, as a range of indexes into the values of all lists; empty for null.
 pub(super) fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> + '_ {
     let offset = |at: usize| {
         let offset = lists.value_offsets().get(at).copied().unwrap_or(0);
@@ -67,7 +67,7 @@ pub(super) fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> + 
     })
 }
 
-/// Lists of values that stand at these places of the elements of others.
+/// Lists of the values at these indexes into the elements of other lists.
 pub(super) fn picked(lists: &ListArray, rows: Vec<Vec<usize>>) -> Result<ArrayRef> {
     let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
     let places = rows.into_iter().flatten().map(u32::try_from);
@@ -81,13 +81,13 @@ pub(super) fn picked(lists: &ListArray, rows: Vec<Vec<usize>>) -> Result<ArrayRe
     Ok(Arc::new(ListArray::try_new(Arc::clone(field), offsets, values, lists.nulls().cloned())?))
 }
 
-/// A value of each list that is not null.
+/// Computes a value for each list; null for a null list.
 fn each<T>(lists: &ListArray, value: impl Fn(Range<usize>) -> T) -> Vec<Option<T>> {
     let rows = ranges(lists).enumerate();
     rows.map(|(row, range)| lists.is_valid(row).then(|| value(range))).collect()
 }
 
-/// The elements of all lists in a form that can be compared.
+/// The elements of all lists, encoded for comparison.
 pub(super) fn compared(lists: &ListArray, options: SortOptions) -> Result<Rows> {
     let field = SortField::new_with_options(lists.value_type(), options);
     let converter = RowConverter::new(vec![field])?;
@@ -120,7 +120,7 @@ fn is_empty(sent: &[ArrayRef], wanted: bool) -> Result<ArrayRef> {
     Ok(Arc::new(answers))
 }
 
-/// The list, or one of nothing in the place of null.
+/// The list; an empty one instead of null.
 fn or_empty(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     if lists.null_count() == 0 {
@@ -132,7 +132,7 @@ fn or_empty(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(field, offsets, values, None::<NullBuffer>)?))
 }
 
-/// The values that are there most often, of as often ones those that came first.
+/// The most frequent values; among equally frequent ones, those that came first.
 fn most_frequent(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let most = argument(sent, 1)?.as_primitive::<Int64Type>();
@@ -151,7 +151,7 @@ fn most_frequent(sent: &[ArrayRef]) -> Result<ArrayRef> {
     or_empty(&[given])
 }
 
-/// Each value once, in the order of their first places; none of null.
+/// Each value once, in the order of first occurrence; without nulls.
 fn distinct(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let rows = compared(lists, SortOptions::default())?;
@@ -173,7 +173,7 @@ fn uniq(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(each(lists, of))))
 }
 
-/// Without values that are those before them.
+/// The list without values that equal the one before them.
 fn compact(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let rows = compared(lists, SortOptions::default())?;
@@ -190,8 +190,8 @@ fn enumerate(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(places)))
 }
 
-/// Elements from a place on, which counts from 1, or from the end if it is negative; the third argument is how many, or
-/// before which place from the end they end.
+/// The elements from an index on, which is 1-based, or counts from the end if it is negative. The third argument is the
+/// number of elements or, if it is negative, how many are cut off at the end.
 fn slice(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let from = argument(sent, 1)?.as_primitive::<Int64Type>();
@@ -215,7 +215,7 @@ fn slice(sent: &[ArrayRef]) -> Result<ArrayRef> {
     picked(lists, ranges(lists).enumerate().map(of).collect())
 }
 
-/// Places of the elements of each list in the order of keys; null comes last.
+/// Indexes of the elements of each list, sorted by keys; nulls last.
 pub(super) fn order(
     lists: &ListArray,
     keys: &ListArray,
@@ -236,7 +236,7 @@ fn sorted(sent: &[ArrayRef], is_descending: bool) -> Result<ArrayRef> {
     picked(lists, order(lists, lists, is_descending)?)
 }
 
-/// How numbers become one.
+/// How the numbers of a list are folded into one.
 struct Folding {
     first: i64,
     whole: fn(i64, i64) -> i64,
@@ -246,7 +246,7 @@ struct Folding {
 const SUM: Folding = Folding { first: 0, whole: i64::saturating_add, float: |a, b| a + b };
 const PRODUCT: Folding = Folding { first: 1, whole: i64::saturating_mul, float: |a, b| a * b };
 
-/// The valid numbers of a range.
+/// The numbers of a range that are not null.
 fn valid<T: ArrowPrimitiveType>(
     lists: &ListArray,
     range: Range<usize>,
@@ -272,7 +272,7 @@ fn numbers(sent: &[ArrayRef], folding: &Folding) -> Result<ArrayRef> {
     Ok(Arc::new(Float64Array::from(each(lists, of))))
 }
 
-/// The numbers of a range, as far as they are known to 53 bits.
+/// The numbers of a range as doubles, exact up to 53 bits.
 #[expect(clippy::cast_precision_loss, reason = "an average has a fraction anyway")]
 fn floats(lists: &ListArray, range: Range<usize>) -> Vec<f64> {
     match lists.value_type() {
@@ -281,7 +281,7 @@ fn floats(lists: &ListArray, range: Range<usize>) -> Vec<f64> {
     }
 }
 
-/// The average; null of no numbers.
+/// The average; null if there are no numbers.
 fn average(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let of = |range: Range<usize>| {
@@ -293,7 +293,7 @@ fn average(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(averages))
 }
 
-/// The smallest or the largest element; null of none.
+/// The smallest or the largest element; null if there is none.
 fn extreme(sent: &[ArrayRef], is_largest: bool) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let rows = compared(lists, SortOptions::default())?;
@@ -333,7 +333,7 @@ fn any(sent: &[ArrayRef], is_any: bool) -> Result<ArrayRef> {
     Ok(Arc::new(BooleanArray::from(each(lists, of))))
 }
 
-/// The place of the first element that is true, from 1 on; 0 if none is.
+/// The 1-based index of the first element that is true; 0 if none is.
 fn first_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let of = |range| {
@@ -342,7 +342,7 @@ fn first_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(each(lists, of))))
 }
 
-/// The place of the last element that is true, from 1 on; 0 if none is.
+/// The 1-based index of the last element that is true; 0 if none is.
 fn last_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let of = |range| {
@@ -352,7 +352,7 @@ fn last_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(each(lists, of))))
 }
 
-/// The texts of elements with a text between them.
+/// The elements as texts, joined by a separator.
 fn joined(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let values = lists.values().as_string_view_opt().ok_or_else(|| internal("texts"))?;
@@ -370,7 +370,7 @@ fn joined(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// Lists of numbers that are made of others by a running value.
+/// Lists of numbers computed from others with a running value.
 fn running(
     sent: &[ArrayRef],
     whole: fn(&mut Option<i64>, i64) -> i64,
@@ -401,7 +401,7 @@ fn cumulated(sent: &[ArrayRef]) -> Result<ArrayRef> {
     )
 }
 
-/// Sums of which each is at least 0, before the next number is added.
+/// Running sums that are floored at 0 before the next number is added.
 fn cumulated_from_zero(sent: &[ArrayRef]) -> Result<ArrayRef> {
     running(
         sent,

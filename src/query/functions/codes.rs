@@ -1,4 +1,4 @@
-//! Bytes as texts, and back: `hex`, base 64, and digests.
+//! Encodings of bytes as texts, and their decoding: `hex`, base 64, and digests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::functions::own::{Own, Takes, argument, internal, of_text, text, texts
 const BYTES: &[Takes] = &[Takes::Bytes];
 const TEXT: &[Takes] = &[Takes::Text];
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("hex", BYTES, text, |sent| shown(sent, &|bytes| hex::encode_upper(bytes))),
     Own::new("unhex", TEXT, text, |sent| back(sent, &of_hex, "hexadecimal digits")),
@@ -39,7 +39,7 @@ fn bytes(sent: &[ArrayRef]) -> Result<&BinaryViewArray> {
     argument(sent, 0)?.as_binary_view_opt().ok_or_else(|| internal("bytes"))
 }
 
-/// A text of each.
+/// Encodes each value as text.
 fn shown(sent: &[ArrayRef], of: &dyn Fn(&[u8]) -> String) -> Result<ArrayRef> {
     let all = bytes(sent)?;
     let mut given = StringViewBuilder::with_capacity(all.len());
@@ -50,7 +50,7 @@ fn shown(sent: &[ArrayRef], of: &dyn Fn(&[u8]) -> String) -> Result<ArrayRef> {
 }
 
 fn of_hex(text: &str) -> Option<String> {
-    // A digit alone is the low one of its byte.
+    // With an odd number of digits, the first digit is the low one of its byte.
     let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
     String::from_utf8(hex::decode(padded).ok()?).ok()
 }
@@ -59,7 +59,7 @@ fn of_base64(text: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text).ok()?).ok()
 }
 
-/// The text that each text stands for.
+/// Decodes each text.
 fn back(sent: &[ArrayRef], of: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Result<ArrayRef> {
     let all = texts(sent, 0)?;
     let mut given = StringViewBuilder::with_capacity(all.len());

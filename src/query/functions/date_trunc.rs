@@ -1,6 +1,6 @@
-//! `date_trunc` of many instants, in a zone too: computed once for each quarter of an hour that has any, and in UTC for each
-//! hour or day. A query groups millions of events by day, and a look into the zone for each costs several times what the
-//! rest of the query does.
+//! Faster `date_trunc` of many instants, also in a time zone: computed only once for each quarter of an hour that
+//! contains any, and in UTC once for each hour or day. A query groups millions of events by day, and a time zone
+//! look-up for each costs several times as much as the rest of the query.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
-/// Microseconds of a quarter of an hour. From [`SINCE`] on all zones are off by multiples of it, and change at multiples
-/// of it (tz database), so the instants of one have the same start of any of [`UNITS`].
+/// Microseconds of a quarter of an hour. From [`SINCE`] on, the offsets of all zones are multiples of it, and change at
+/// multiples of it (tz database), so all instants in one have the same start of any of [`UNITS`].
 const QUARTER: i64 = 900_000_000;
 
-/// The same of an hour and of a day, which have the same start of all units from their own on in UTC.
+/// Likewise an hour and a day: in UTC all instants in one have the same start of that unit and of all longer ones.
 const HOUR: i64 = 4 * QUARTER;
 const DAY: i64 = 24 * HOUR;
 
-/// Names of UTC in types of timestamps.
+/// Names of UTC in timestamp types.
 const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];
 
-/// The begin of 1973, in microseconds. The last zone that was off by a broken number of minutes, Liberia's, was so
-/// until January 1972.
+/// The beginning of 1973, in microseconds. The last zone with an offset that was not a whole number of minutes,
+/// Liberia's, had it until January 1972.
 const SINCE: i64 = 94_694_400_000_000;
 
-/// Units that are longer than a quarter. Shorter ones need no look into the zone.
+/// Units that are longer than a quarter of an hour. Shorter ones need no time zone look-up.
 const UNITS: [&str; 6] = ["hour", "day", "week", "month", "quarter", "year"];
 
-/// A span without an instant so far.
+/// Marks a span in which no instant was found yet.
 const NONE: u32 = u32::MAX;
 
-/// Whether it is the function that [`call`] calls.
+/// Whether [`call`] applies to this function.
 pub(crate) fn is_it(function: &ScalarUDF) -> bool {
     function.name() == "date_trunc"
 }
 
-/// Calls the function, for one instant of each span with the same start where that is less work.
+/// Calls the function, for one instant of each span with a common start where that is less work.
 pub(crate) fn call(
     function: &ScalarUDF,
     mut arguments: ScalarFunctionArgs,
@@ -54,13 +54,13 @@ pub(crate) fn call(
     Ok(ColumnarValue::Array(take(&starts, &places, None)?))
 }
 
-/// An instant of each span that has any, and for each row which of these is of its span.
+/// One instant of each span that contains any, and for each row the index of that instant.
 struct Spans {
     instants: ArrayRef,
     places: UInt32Array,
 }
 
-/// `None` where the function does better by itself.
+/// `None` where calling the function for all rows is better.
 fn spans(arguments: &ScalarFunctionArgs) -> Option<Spans> {
     let [ColumnarValue::Scalar(unit), ColumnarValue::Array(times)] = arguments.args.as_slice()
     else {
@@ -138,8 +138,8 @@ mod tests {
         Arc::new(times.with_timezone_opt(zone.map(Arc::<str>::from)))
     }
 
-    /// Goal: what the function itself gives, in each zone of the world and without one. Method: instants of some days
-    /// anywhere from 1973 to 2100, among them the first and the last of quarters, and nulls.
+    /// Goal: the same results as the function itself, in every zone of the world and without one. Method: instants of
+    /// some days anywhere from 1973 to 2100, including the first and last of quarters, and nulls.
     #[test]
     fn starts_are_those_of_the_function() {
         let function = date_trunc();

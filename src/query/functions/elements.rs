@@ -1,4 +1,4 @@
-//! Functions of lists that look at where their elements stand, and those that ARRAY JOIN is made of.
+//! List functions that depend on the positions of elements, and those that implement ARRAY JOIN.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use datafusion::error::{DataFusionError, Result};
 use crate::functions::arrays::{compared, picked, ranges, whole_of};
 use crate::functions::own::{Own, Takes, argument, element, internal, list_of, lists, same, truth};
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("arrays_aligned", &[Takes::List], same, aligned).and_more(Takes::List),
     Own::new("array_or_null", &[Takes::List], same, or_null),
@@ -29,12 +29,12 @@ fn places(_: &[DataType]) -> Result<DataType> {
     Ok(list_of(DataType::Int64))
 }
 
-/// How many elements each list has.
+/// The length of each list.
 fn lengths(lists: &ListArray) -> impl Iterator<Item = usize> + '_ {
     ranges(lists).map(|range| range.len())
 }
 
-/// The first list, if the others are as long; null is as long as one of nothing.
+/// The first list, after checking that the others have the same length; null counts as an empty list.
 fn aligned(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let first = lists(sent, 0)?;
     for other in 1..sent.len() {
@@ -47,7 +47,7 @@ fn aligned(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::clone(argument(sent, 0)?))
 }
 
-/// The list, or one of a null in the place of null and of one of nothing.
+/// The list; a list of one null in place of null and of an empty list.
 fn or_null(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let place = |at: usize| u32::try_from(at).map(Some);
@@ -67,7 +67,7 @@ fn or_null(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(Arc::clone(field), offsets, values, None)?))
 }
 
-/// A number for each element: how often its value was there so far, or which of the different values it is.
+/// A number for each element: the count of its value so far, or the index of its value among the distinct ones.
 fn numbered(sent: &[ArrayRef], is_of_times: bool) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let rows = compared(lists, SortOptions::default())?;
@@ -87,7 +87,7 @@ fn numbered(sent: &[ArrayRef], is_of_times: bool) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(numbers)))
 }
 
-/// The type of a list of what is no list in a list.
+/// The type of the flattened list: a list of the innermost element type.
 fn flat(arguments: &[DataType]) -> Result<DataType> {
     let mut own = arguments.first().and_then(element).ok_or_else(|| internal("a list"))?;
     while let Some(inner) = element(own) {
@@ -96,12 +96,12 @@ fn flat(arguments: &[DataType]) -> Result<DataType> {
     Ok(list_of(own.clone()))
 }
 
-/// The elements of the lists in a list, however deep, as one list.
+/// The elements of nested lists, at any depth, as one list.
 fn flattened(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let mut own = lists(sent, 0)?.clone();
     while let DataType::List(inner) = own.value_type() {
         let values = own.values().as_list_opt::<i32>().ok_or_else(|| internal("a list"))?.clone();
-        // What null stands in front of belongs to no list.
+        // Elements in the value buffer behind a null list do not belong to any list.
         let values = match values.null_count() {
             0 => values,
             _ => without_hidden(&values)?,
@@ -115,33 +115,33 @@ fn flattened(sent: &[ArrayRef]) -> Result<ArrayRef> {
         own =
             ListArray::try_new(inner, offsets, Arc::clone(values.values()), own.nulls().cloned())?;
     }
-    // The name of the inner field may be another one.
+    // The inner field may have another name.
     let DataType::List(field) = list_of(own.value_type()) else { return Err(internal("a list")) };
     let (_, offsets, values, nulls) = own.into_parts();
     Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
 }
 
-/// The same lists, where those that are null have no elements.
+/// The same lists, with null lists having no elements in the value buffer.
 fn without_hidden(lists: &ListArray) -> Result<ListArray> {
     let rows = ranges(lists).map(Iterator::collect).collect();
     let own = picked(lists, rows)?;
     Ok(own.as_list_opt::<i32>().ok_or_else(|| internal("a list"))?.clone())
 }
 
-/// The fields of a tuple, as `tuple` has them.
+/// The fields of a tuple, named as by `tuple`.
 fn fields<'t>(types: impl Iterator<Item = &'t DataType>) -> Fields {
     let field = |(at, own): (usize, &DataType)| Field::new(format!("c{at}"), own.clone(), true);
     types.enumerate().map(field).collect()
 }
 
-/// A list of tuples of the elements of these lists.
+/// The type of a list of tuples of the elements of these lists.
 fn pairs(arguments: &[DataType]) -> Result<DataType> {
     let types = arguments.iter().map(|own| element(own).ok_or_else(|| internal("a list")));
     let types = types.collect::<Result<Vec<_>>>()?;
     Ok(list_of(DataType::Struct(fields(types.into_iter()))))
 }
 
-/// The first elements of all lists as a tuple, the second ones, and so on.
+/// Tuples of the elements at the same index of all lists.
 fn zipped(sent: &[ArrayRef]) -> Result<ArrayRef> {
     aligned(sent)?;
     let mut columns = Vec::with_capacity(sent.len());
@@ -160,7 +160,7 @@ fn zipped(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(Arc::new(field), offsets, values, nulls)?))
 }
 
-/// Whether the elements of the second list stand in the first one, one behind the other. Null is a value.
+/// Whether the second list is a contiguous part of the first one. Nulls compare as equal values.
 fn has_part(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let (all, parts) = (lists(sent, 0)?, lists(sent, 1)?);
     let values = |lists: &ListArray, range: Range<usize>| {

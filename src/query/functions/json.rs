@@ -1,7 +1,8 @@
-//! JSON access functions of SQL (`json_get_str(properties, 'plan')`, `properties ->> 'plan'`): texts without the
-//! key are NULL without being parsed. Of an event's hundreds of bytes a query reads one value, and most
-//! events do not have the property that a query asks for. Of a key that an object has more than once the last one counts
-//! (`query/functions/json_last.rs`), and a value is the same text however it is written (`query/functions/json_written.rs`).
+//! JSON access functions of SQL (`json_get_str(properties, 'plan')`, `properties ->> 'plan'`) with a fast path: texts
+//! without the key are NULL without being parsed. A query reads one value of an event's hundreds of bytes, and most
+//! events lack the property that it reads. If an object has a key more than once, the last one counts
+//! (`query/functions/json_last.rs`), and a value has the same text however it was written
+//! (`query/functions/json_written.rs`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::functions::json_last::Step;
 use crate::functions::{json_last, json_written};
 use weir_event::json_key::KeyFinder;
 
-/// The function that gives values as texts.
+/// The function that returns values as texts.
 const AS_TEXT: &str = "json_as_text";
 
 /// Functions that return NULL for an object without the key, and whose values have a plain type.
@@ -34,18 +35,18 @@ const ACCESS: [&str; 8] = [
     "json_length",
 ];
 
-/// Other functions that look for a key in a text.
+/// Other functions that search for a key in a text.
 const LOOKING: [&str; 3] = ["json_contains", "json_get", "json_object_keys"];
 
-/// Functions whose value depends on all keys of the object that they find.
+/// Functions of which the value depends on all keys of the object that they find.
 const OF_ALL_KEYS: [&str; 2] = ["json_length", "json_object_keys"];
 
-/// Whether the function looks for keys in texts, besides those of [`is_access`].
+/// Whether the function searches for keys in texts, besides those of [`is_access`].
 pub(crate) fn is_looking(function: &ScalarUDF) -> bool {
     LOOKING.contains(&function.name())
 }
 
-/// Calls a function that looks for keys, so that the last one of a key counts.
+/// Calls a function that searches for keys, on texts in which only the last of duplicate keys is left.
 pub(crate) fn call_looking(
     function: &ScalarUDF,
     mut arguments: ScalarFunctionArgs,
@@ -58,8 +59,8 @@ pub(crate) fn call_looking(
     function.invoke_with_args(arguments)
 }
 
-/// The texts of a call without the members that later ones of the same key replace, as far as the path of the call meets
-/// them. `None` if there are none in those rows that `may_have` them.
+/// The texts of a call without members that are replaced by later ones of the same key, as far as the path of the call
+/// reaches them. `None` if there are none in the rows that `may_have` them.
 fn last_counting(
     function: &ScalarUDF,
     arguments: &[ColumnarValue],
@@ -68,7 +69,7 @@ fn last_counting(
     let (texts, path) = arguments.split_first()?;
     let path: Option<Vec<Step<'_>>> = path.iter().map(step).collect();
     let with_end = OF_ALL_KEYS.contains(&function.name());
-    // A path of places alone meets no key.
+    // A path of list indexes only reaches no key.
     let meets_keys = |path: &[Step<'_>]| path.iter().any(|step| matches!(step, Step::Key(_)));
     if !with_end && !path.as_deref().is_none_or(meets_keys) {
         return None;
@@ -100,7 +101,7 @@ fn key_of(part: &ColumnarValue) -> Option<&str> {
     }
 }
 
-/// The same texts with `other` ones for some; `None` if there is no other one, or if they are no texts.
+/// The texts with some replaced by `other`; `None` if none is replaced, or if they are not texts.
 fn replaced(
     texts: &ColumnarValue,
     other: impl Fn(usize, &str) -> Option<String>,
@@ -124,7 +125,7 @@ fn replaced(
     Some(ColumnarValue::Array(array))
 }
 
-/// The rows with `other` texts for some; `None` if there is no other one.
+/// The rows with some texts replaced by `other`; `None` if none is replaced.
 fn others<'t>(
     rows: impl Iterator<Item = Option<&'t str>>,
     other: impl Fn(usize, &str) -> Option<String>,
@@ -149,8 +150,8 @@ pub(crate) fn is_access(function: &ScalarUDF) -> bool {
     ACCESS.contains(&function.name())
 }
 
-/// Calls an access function on the texts that may have the key, and has NULL for the others. What is no text is written in
-/// one way (`query/functions/json_written.rs`).
+/// Calls an access function only on texts that may have the key, with NULL for the others. Values other than texts are
+/// normalized (`query/functions/json_written.rs`).
 pub(crate) fn call(function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
     if function.name() != AS_TEXT {
         return called(function, arguments);
@@ -180,7 +181,7 @@ fn called(function: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<Col
         let nulls = new_null_array(arguments.return_field.data_type(), rows);
         return Ok(ColumnarValue::Array(nulls));
     }
-    // Copying most of the texts costs more than to look into the rest.
+    // Copying most of the texts costs more than searching the rest.
     if kept > rows / 4 * 3 {
         return function.invoke_with_args(arguments);
     }
@@ -195,19 +196,19 @@ fn called(function: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<Col
     Ok(ColumnarValue::Array(take(&values, &places, None)?))
 }
 
-/// What a look at the texts of a call tells, without reading them.
+/// Result of a search for keys in the texts of a call, without parsing them.
 struct Looked {
     /// The rows that may have the key.
     mask: BooleanArray,
-    /// Those that may have a key of the path twice.
+    /// The rows that may have a key of the path twice.
     doubtful: Vec<usize>,
 }
 
-/// Looks at the texts of a call with a column of texts and a constant path.
+/// Searches for keys in the texts of a call with a column of texts and a constant path.
 fn looked(function: &ScalarUDF, arguments: &ScalarFunctionArgs) -> Option<Looked> {
     let [ColumnarValue::Array(texts), path @ ..] = arguments.args.as_slice() else { return None };
     let is_constant = |part: &ColumnarValue| matches!(part, ColumnarValue::Scalar(_));
-    // Of a list, a number in a text is the place of an item.
+    // In a list, a key that is a number is the index of an item.
     let is_plain = |key: &&str| key.parse::<i64>().is_err();
     let first = path.first().filter(|_| path.iter().all(is_constant))?;
     let finder = KeyFinder::new(key_of(first).filter(is_plain)?)?;
@@ -244,8 +245,8 @@ mod tests {
 
     use super::{ACCESS, call, is_access};
 
-    /// Goal: a skipped text has the value that the function itself gives. Method: each function over texts of
-    /// which some, most or none have the key, called both ways.
+    /// Goal: a skipped text has the value that the function itself returns. Method: each function over texts of which
+    /// some, most or none have the key, called both ways.
     #[tokio::test]
     async fn values_are_those_of_the_function() {
         let texts = [

@@ -1,9 +1,8 @@
-//! Texts of JSON objects that have a key more than once. The last one counts, as for everybody who reads the object
-//! whole; the functions of SQL take the first. So earlier members are cut out of such a text before it is read, and
-//! the rest stays as it was sent.
+//! JSON objects with duplicate keys. The last one counts, as in common JSON readers; the JSON functions of SQL take the
+//! first. So earlier members are cut out of such a text before it is read, and the rest remains as it was sent.
 //!
-//! It is done where texts are read and not where they are stored: senders hardly ever write such objects, to find out
-//! would cost every event a look at all keys of all levels, and what is stored is what was sent.
+//! This is done when texts are read instead of when they are stored: senders hardly ever write such objects, detecting
+//! them would cost a scan of all keys at all levels of every event, and what is stored is what was sent.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,17 +12,17 @@ use memchr::memchr2;
 
 use weir_event::json;
 
-/// A step of a path into a text: a key of an object, or the place of an item in a list.
+/// A step of a path into a text: a key of an object, or the index of an item in a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<'p> {
-    /// A key; of a list, the place that it is the number of.
+    /// A key; in a list, the index that it is parsed as.
     Key(&'p str),
-    /// A place, from the end if it is negative.
+    /// An index, from the end if it is negative.
     Place(i64),
 }
 
-/// `text` without the members along `path` that a later one of the same key replaces, and, if `with_end`, without
-/// those of the object at its end. `None` if there are none, or if the text is no JSON.
+/// `text` without the members along `path` that are replaced by a later one of the same key and, if `with_end`, without
+/// such members of the object at its end. `None` if there are none, or if the text is not valid JSON.
 pub(crate) fn along(text: &str, path: &[Step<'_>], with_end: bool) -> Option<String> {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
     let mut replaced = Vec::new();
@@ -52,8 +51,8 @@ pub(crate) fn along(text: &str, path: &[Step<'_>], with_end: bool) -> Option<Str
     }
 }
 
-/// The first byte of the value along `path`, of which the last one of each key counts. `None` if there is none, or if the
-/// text is no JSON.
+/// The first byte of the value along `path`, with the last of duplicate keys. `None` if there is no value, or if the
+/// text is not valid JSON.
 pub(crate) fn first_byte(text: &str, path: &[Step<'_>]) -> Option<u8> {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
     for step in path {
@@ -67,12 +66,12 @@ pub(crate) fn first_byte(text: &str, path: &[Step<'_>]) -> Option<u8> {
     reader.first()
 }
 
-/// `text` without the members of any of its objects that a later one of the same key replaces. `None` if there are
-/// none, or if the text is no JSON.
+/// `text` without the members of any of its objects that are replaced by a later one of the same key. `None` if there
+/// are none, or if the text is not valid JSON.
 pub(crate) fn everywhere(text: &str) -> Option<String> {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
     let mut replaced = Vec::new();
-    // What is open around, in place of recursion: a text may be as deep as it is long.
+    // The open objects and lists, as a stack instead of recursion: nesting may be as deep as the text is long.
     let mut around: Vec<Option<Members<'_>>> = Vec::new();
     while let Some(byte) = reader.first() {
         match byte {
@@ -97,11 +96,11 @@ pub(crate) fn everywhere(text: &str) -> Option<String> {
 #[derive(Default)]
 struct Members<'t> {
     starts: Vec<usize>,
-    /// The place of the last member of each key.
+    /// The index of the last member of each key.
     last: HashMap<Cow<'t, [u8]>, usize>,
-    /// The places of members that later ones replace.
+    /// The indexes of members that are replaced by later ones.
     earlier: Vec<usize>,
-    /// Where the value of the last of them is whose key was looked for.
+    /// Offset of the value of the last member with a key that was searched for.
     value: Option<usize>,
 }
 
@@ -111,7 +110,7 @@ impl<'t> Members<'t> {
         self.starts.push(start);
     }
 
-    /// The parts of the text with replaced members, each up to the next one: a replaced member is never the last.
+    /// The byte ranges of replaced members, each up to the next one: a replaced member is never the last.
     fn replaced(&self) -> impl Iterator<Item = Range<usize>> {
         self.earlier
             .iter()
@@ -119,26 +118,26 @@ impl<'t> Members<'t> {
     }
 }
 
-/// A position in a text of JSON.
+/// A position in a JSON text.
 struct Reader<'t> {
     bytes: &'t [u8],
     at: usize,
 }
 
 impl<'t> Reader<'t> {
-    /// Steps over white space; returns what follows.
+    /// Skips white space; returns the next byte.
     fn first(&mut self) -> Option<u8> {
         let rest = self.bytes.get(self.at..)?;
         self.at += rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         self.bytes.get(self.at).copied()
     }
 
-    /// Steps over one byte that has to follow.
+    /// Skips one byte that must follow.
     fn take(&mut self, byte: u8) -> Option<()> {
         (self.first()? == byte).then(|| self.at += 1)
     }
 
-    /// Steps over a text in quotes; returns where it is, with them.
+    /// Skips a quoted string; returns its range, including the quotes.
     fn string(&mut self) -> Option<Range<usize>> {
         let start = self.at;
         self.take(b'"')?;
@@ -152,7 +151,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     fn value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -183,8 +182,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Steps over an object; returns its members, and the value of the last one of those keys that are `looked_for`.
-    /// The others are not told apart.
+    /// Skips an object; returns its members, and the value of the last one with a key that is `looked_for`. Duplicates
+    /// are detected only among such keys.
     fn object(&mut self, looked_for: impl Fn(&[u8]) -> bool) -> Option<Members<'t>> {
         let mut members = Members::default();
         self.take(b'{')?;
@@ -211,7 +210,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Where the item of a list at a place begins.
+    /// Offset of the list item at an index.
     fn item(&mut self, place: i64) -> Option<usize> {
         self.take(b'[')?;
         let mut items = Vec::new();
@@ -230,7 +229,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What a key in quotes means.
+/// The unescaped key of a quoted one.
 fn name_of(quoted: &[u8]) -> Option<Cow<'_, [u8]>> {
     if quoted.contains(&b'\\') {
         let name: String = json::read(quoted).ok()?;
@@ -239,12 +238,12 @@ fn name_of(quoted: &[u8]) -> Option<Cow<'_, [u8]>> {
     quoted.get(1..quoted.len().checked_sub(1)?).map(Cow::Borrowed)
 }
 
-/// `text` without some parts of it; `None` without such parts.
+/// `text` without these ranges; `None` if there are none.
 fn without(text: &str, mut parts: Vec<Range<usize>>) -> Option<String> {
     if parts.is_empty() {
         return None;
     }
-    // A part may be within another one.
+    // A range may be inside another one.
     parts.sort_unstable_by_key(|part| part.start);
     let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
     for part in parts {
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(everywhere(&deep).map(|text| text.len()), Some(200_000 + 7));
     }
 
-    /// A value as text, in which objects have keys twice.
+    /// JSON texts of values in which objects have duplicate keys.
     fn texts() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![Just("1".to_owned()), Just("null".to_owned()), "\"[ab:,{}]{0,3}\""];
         leaf.prop_recursive(4, 24, 5, |inner| {
@@ -338,7 +337,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
             proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
         ))]
-        /// Goal: what is left is the same value to who lets the last one count. The reader of serde is the oracle.
+        /// Goal: the value remains the same for readers for which the last key counts. serde's reader is the oracle.
         #[test]
         fn the_value_stays(text in texts()) {
             let expected: Value = serde_json::from_str(&text).unwrap();

@@ -1,7 +1,7 @@
-//! The texts of values that are no texts, as everything else has them: a value that two senders write in two ways is one.
+//! Normalized text of JSON values other than texts, so that a value that two senders format differently is the same:
 //! `["a", "b"]` of Python is `["a","b"]`, and `1.50` is `1.5`, as in filters and in properties of persons.
 //!
-//! Few values are written in another way, and a text is looked at once more for these alone.
+//! Few values are formatted differently, and only for these the text is inspected a second time.
 
 use arrow::array::AsArray;
 use datafusion::common::ScalarValue;
@@ -12,14 +12,14 @@ use crate::functions::json_last;
 use crate::functions::json_last::Step;
 use weir_event::json;
 
-/// Digits that a double keeps whatever they are.
+/// Number of digits with which any decimal survives conversion to a double and back.
 const DIGITS_KEPT: usize = 15;
 
-/// Digits of integers that fit into 64 bits whatever they are.
+/// Number of digits with which any integer fits into 64 bits.
 const DIGITS_OF_INTEGER: usize = 18;
 
-/// Another way to write a value that was found in row `row` of `texts` along `path` and is written there as `found`; `None`
-/// if it is the same.
+/// The normalized text of a value that was found in row `row` of `texts` along `path` with the text `found`; `None` if
+/// it is the same.
 pub(crate) fn otherwise(
     texts: &ColumnarValue,
     path: &[Step<'_>],
@@ -51,7 +51,7 @@ fn text_of(texts: &ColumnarValue, row: usize) -> Option<&str> {
     }
 }
 
-/// Whether a text may be a value that is no text, and that is not written as we do.
+/// Whether a text may be a value other than a text that is not normalized.
 fn may_be_otherwise(text: &str) -> bool {
     match text.as_bytes().first() {
         Some(b'{' | b'[') => true,
@@ -60,7 +60,7 @@ fn may_be_otherwise(text: &str) -> bool {
     }
 }
 
-/// Whether it looks like a number that is not written as we do, or may be one.
+/// Whether it looks like a number that is not normalized, or may be one.
 fn is_unusual(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (mut has_point, mut has_exponent) = (false, false);
@@ -98,7 +98,7 @@ mod tests {
     fn written(value: &str) -> Option<String> {
         let text = format!(r#"{{"other": 1, "a": {value}}}"#);
         let texts = ColumnarValue::Scalar(ScalarValue::Utf8(Some(text)));
-        // As the function finds it.
+        // The text with which the function finds the value.
         let found: Value = serde_json::from_str(value).unwrap();
         let found = found.as_str().unwrap_or(value);
         otherwise(&texts, &[Step::Key("a")], 0, found)
@@ -120,7 +120,7 @@ mod tests {
             ("5.0", None),
             ("17", None),
             ("true", None),
-            // Texts are as they were sent.
+            // Texts are left as they were sent.
             (r#""1.50""#, None),
             (r#""[1, 2]""#, None),
             (r#""{ }""#, None),
@@ -141,7 +141,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
             proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
         ))]
-        /// What is taken as usual is written in that way.
+        /// Numbers that are not considered unusual print as they are.
         #[test]
         fn usual_numbers_are_written_as_they_are(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,12})?") {
             let value: Value = serde_json::from_str(&text).unwrap();

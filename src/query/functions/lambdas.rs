@@ -1,5 +1,5 @@
-//! Functions that call a lambda for each element of lists: `arrayMap(x -> x + 1, list)`, `arrayFilter((x, y) -> x > y, a, b)`.
-//! Elements are taken some at a time, as what a lambda names of a row is copied for each of them.
+//! Functions that call a lambda for each element of lists: `arrayMap(x -> x + 1, list)`, `arrayFilter((x, y) -> x > y,
+//! a, b)`. Elements are processed in pieces, as the row's columns to which a lambda refers are copied for each element.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::functions::arrays::{order, picked, ranges};
 use crate::functions::own::{element, internal, list_of};
 use crate::guard::Running;
 
-/// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
+/// Names of functions that may have a lambda as their first argument, spelled as in ClickHouse.
 pub(crate) const NAMES: [&str; 18] = [
     "arrayAll",
     "arrayAvg",
@@ -41,16 +41,16 @@ pub(crate) const NAMES: [&str; 18] = [
     "arraySum",
 ];
 
-/// Elements for which a lambda is called at a time.
+/// Elements per call of a lambda.
 const PIECE_ELEMENTS: usize = 4096;
 
-/// Elements of all lists of a batch of rows at most.
+/// Maximum elements of all lists of a batch of rows.
 const ELEMENTS_MAX: usize = 10_000_000;
 
-/// Bytes of what a lambda gives for a batch of rows at most.
+/// Maximum bytes of a lambda's results for a batch of rows.
 const GIVEN_BYTES_MAX: usize = 256 << 20;
 
-/// What becomes of the elements.
+/// How the lambda's results are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Map,
@@ -58,7 +58,7 @@ enum Kind {
     Sort { is_descending: bool },
 }
 
-/// All of them.
+/// All functions of this file.
 pub(super) fn all() -> impl Iterator<Item = HigherOrderUDF> {
     [
         ("arraymap", Kind::Map),
@@ -88,7 +88,7 @@ impl OfLambda {
         ))
     }
 
-    /// A lambda, and what stands behind it.
+    /// Splits arguments into the lambda and the values after it.
     fn split<'a, V, L>(&self, arguments: &'a [ValueOrLambda<V, L>]) -> Result<(&'a L, Vec<&'a V>)> {
         let [ValueOrLambda::Lambda(lambda), values @ ..] = arguments else {
             return Err(self.refused());
@@ -101,7 +101,7 @@ impl OfLambda {
         if values.is_empty() { Err(self.refused()) } else { Ok((lambda, values)) }
     }
 
-    /// What the lambda gives for the elements of lists that are as long as each other.
+    /// The lambda's results for the elements of lists of the same lengths.
     fn called(
         &self,
         lambda: &LambdaArgument,
@@ -144,7 +144,7 @@ impl OfLambda {
     }
 }
 
-/// What a lambda gives for some of the elements.
+/// The lambda's results for some of the elements.
 fn piece_of(
     lambda: &LambdaArgument,
     lists: &[Flat],
@@ -164,13 +164,13 @@ fn piece_of(
     given.into_array(piece.len())
 }
 
-/// The elements of lists, one list behind the other, and how long each is.
+/// The concatenated elements of lists, and their offsets.
 struct Flat {
     values: ArrayRef,
     offsets: OffsetBuffer<i32>,
 }
 
-/// The elements of the rows where no list is null.
+/// The elements of rows in which no list is null.
 fn flat(lists: &[ListArray]) -> Result<Vec<Flat>> {
     let is_there = |row: usize| lists.iter().all(|list| list.is_valid(row));
     let flat = lists.iter().map(|list| -> Result<Flat> {

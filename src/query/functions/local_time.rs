@@ -1,11 +1,11 @@
-//! Times of SQL are those of the project's clocks. Columns of times have its zone in their type ([`table`], [`rows`]), so
-//! that whatever is asked of them is local: parts, starts of intervals, dates, texts, days that are added, and times without
-//! an offset that stand beside them. Files have UTC, and so do answers ([`answer`]); the cast between the two changes no
-//! value, and planning takes it off comparisons, so that files are pruned by them.
+//! Local time in SQL, in the project's time zone. Time columns have the zone in their type ([`table`], [`rows`]), so
+//! that all operations on them are local: parts, starts of intervals, dates, texts, days that are added, and
+//! comparisons with times without an offset. Files contain UTC, and so do results ([`answer`]); the cast between the
+//! two changes no value, and planning removes it from comparisons, so that files are pruned by them.
 //!
-//! [`LocalTimes`] puts functions of ours ([`clocks`]) where DataFusion's conversions fail for times that clocks skip or show
-//! twice, take the midnight of a day for that of UTC, or forget the zone. A skipped time is an hour later, and of one that is
-//! shown twice the first is meant.
+//! [`LocalTimes`] substitutes our own functions ([`clocks`]) where DataFusion's conversions fail at daylight saving
+//! changes, where local times are skipped or repeated, take midnight of a day as that of UTC, or lose the zone. A
+//! skipped time is taken as an hour later, and a repeated one as its first occurrence.
 
 mod clocks;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::functions::local_time::clocks::Work;
 use crate::kernel::rewritten::{columns_of, map_named};
 
-/// Names of UTC in types of timestamps. Its clocks are the instants themselves.
+/// Names of UTC in timestamp types. Its local times are the instants themselves.
 const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];
 
 /// Whether a zone is UTC.
@@ -38,7 +38,7 @@ pub(crate) fn is_utc(zone: &str) -> bool {
     UTC.contains(&zone)
 }
 
-/// A table whose times have the zone.
+/// A table with the zone in the type of its times.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub(crate) fn table(
     }
 }
 
-/// The same rows with the zone in their times.
+/// The same rows with the zone in the type of their times.
 ///
 /// # Errors
 ///
@@ -73,8 +73,8 @@ pub(crate) fn rows(rows: DataFrame, zone: &str) -> Result<DataFrame> {
     Ok(DataFrame::new(state, local.unwrap_or(plan)))
 }
 
-/// The plan of an answer, with instants in UTC. Starts of intervals by ClickHouse's names are in nanoseconds, and keep the
-/// offset of the project.
+/// The plan of a result, with instants in UTC. Starts of intervals by ClickHouse's functions are in nanoseconds, and
+/// keep the project's offset.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ fn in_zone(unit: TimeUnit, zone: &str) -> DataType {
     DataType::Timestamp(unit, Some(zone.into()))
 }
 
-/// What the type of a time with a zone becomes; `None` if it stays.
+/// The new type of a time with a zone; `None` if it stays the same.
 type Recast<'r> = &'r dyn Fn(TimeUnit, &str) -> Option<DataType>;
 
 /// The rows of a plan with the types of their times changed; `None` if none changes.
@@ -115,7 +115,7 @@ fn cast_times(plan: &LogicalPlan, recast: Recast<'_>) -> Result<Option<LogicalPl
     LogicalPlanBuilder::from(plan.clone()).project(columns)?.build().map(Some)
 }
 
-/// The type with the times in it changed, those of lists and structures too; `None` if there are none.
+/// The type with the times in it changed, including those of lists and structures; `None` if there are none.
 fn changed(data_type: &DataType, recast: Recast<'_>) -> Option<DataType> {
     let field = |own: &FieldRef| {
         let data_type = changed(own.data_type(), recast)?;
@@ -143,8 +143,8 @@ fn changed(data_type: &DataType, recast: Recast<'_>) -> Option<DataType> {
     }
 }
 
-/// Lets the clocks of a zone decide where times with that zone are made of others, become others, are moved, or are
-/// compared. It makes functions, and looks at types, so it comes behind the rule that gives operands the same type.
+/// Analyzer rule that makes conversions, arithmetic and comparisons of times with a zone follow local time. It creates
+/// functions, and depends on types, so it runs after the rule for type coercion.
 #[derive(Debug)]
 pub(crate) struct LocalTimes;
 
@@ -167,18 +167,18 @@ impl AnalyzerRule for LocalTimes {
     }
 }
 
-/// The type of an expression, if it is known.
+/// The type of an expression, if it can be determined.
 fn type_of(expression: &Expr, schema: &DFSchema) -> Option<DataType> {
     expression.get_type(schema).ok()
 }
 
-/// A time with a zone other than UTC.
+/// Whether it is a time with a zone other than UTC.
 fn is_local(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(_, Some(zone)) if !is_utc(zone))
 }
 
-/// A comparison of a local time with a day, or a time without a zone, as one of instants. DataFusion would compare what
-/// clocks show, which is known of a row only when it is read.
+/// Rewrites a comparison of a local time with a date, or a time without a zone, as one of instants. DataFusion would
+/// compare local times, which have to be computed for each row, so that files could not be pruned.
 fn compared(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let behind = |expression: &Expr| local_behind(expression, schema);
     let all = |parts: &[&Expr]| parts.iter().find_map(|part| behind(part));
@@ -217,7 +217,7 @@ fn compared(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// The type of the local time of which an expression is what clocks show.
+/// The type of the local time that an expression casts to a time without a zone.
 fn local_behind(expression: &Expr, schema: &DFSchema) -> Option<DataType> {
     let Expr::Cast(Cast { expr, field }) = expression else { return None };
     let DataType::Timestamp(_, None) = field.data_type() else { return None };
@@ -242,7 +242,7 @@ fn instant(expression: Expr, own: &DataType, schema: &DFSchema) -> Expr {
     }
 }
 
-/// A function in the place of a conversion or a sum in which the clocks of a zone have a say.
+/// Replaces a conversion or a sum that depends on the time zone by a function.
 fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let gives = match &expression {
         Expr::ScalarFunction(call) if call.func.name().starts_with("to_timestamp") => {
@@ -284,8 +284,8 @@ fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// A sum of a local time and an interval. Of a chain of sums only the first operand is asked for its type, as that of the
-/// chain is the type of all in it.
+/// A sum of a local time and an interval. In a chain of sums only the type of the first operand is determined, as the
+/// type of the chain would require the types of all operands.
 fn moved(sum: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
     let BinaryExpr { left, op, right } = sum;
     let local = |of: &Expr| match clocks::gives(of) {
@@ -318,8 +318,8 @@ fn first_operand(mut expression: &Expr) -> &Expr {
     expression
 }
 
-/// The instant that a text or a number tells a function such as `to_timestamp`; `None` where the function finds it. That one
-/// would take seconds for what clocks show.
+/// The conversion of a text or a number by a function such as `to_timestamp` to an instant; `None` where the function
+/// itself is correct. For a zone other than UTC it would interpret seconds as local time.
 fn told(function: &str, from: &Expr, own: &DataType, schema: &DFSchema) -> Option<Expr> {
     match type_of(from, schema)? {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
@@ -335,7 +335,7 @@ fn told(function: &str, from: &Expr, own: &DataType, schema: &DFSchema) -> Optio
     }
 }
 
-/// What a cast does in which clocks have a say.
+/// The time zone work of a cast that depends on it.
 fn conversion(from: &Expr, to: &FieldRef, schema: &DFSchema) -> Option<Work> {
     let from = type_of(from, schema)?;
     let to = to.data_type();

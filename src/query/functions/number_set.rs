@@ -1,6 +1,6 @@
-//! Sets of numbers as aggregates of plans: how many different ones there are ([`count_numbers`]), and sets that are
-//! united later ([`number_set`], [`count_union`]). For persons, of whom there are many in each of many groups: a set
-//! of a million takes 125 kB, where `count(DISTINCT)` keeps each of its values.
+//! Aggregates over sets of numbers: the number of distinct ones ([`count_numbers`]), and sets that are united later
+//! ([`number_set`], [`count_union`]). For persons, of whom there are many in each of many groups: a bitmap of a million
+//! takes 125 kB, where `count(DISTINCT)` stores each value.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use roaring::RoaringBitmap;
 
-/// How many different numbers there are: `Int64` of `UInt32`. Nulls do not count.
+/// Number of distinct numbers: `Int64`, from `UInt32`. Nulls are ignored.
 pub fn count_numbers(of: Expr) -> Expr {
     called(Kind::CountNumbers, of)
 }
@@ -26,7 +26,7 @@ pub fn number_set(of: Expr) -> Expr {
     called(Kind::Set, of)
 }
 
-/// How many different numbers are in one of the sets at least: `Int64`.
+/// Number of distinct numbers in the union of the sets: `Int64`.
 pub fn count_union(of: Expr) -> Expr {
     called(Kind::CountUnion, of)
 }
@@ -45,11 +45,11 @@ const SET: DataType = DataType::LargeBinary;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// Of numbers, how many.
+    /// From numbers, their distinct count.
     CountNumbers,
-    /// Of numbers, their set.
+    /// From numbers, their set.
     Set,
-    /// Of sets, how many numbers.
+    /// From sets, the distinct count of their union.
     CountUnion,
 }
 
@@ -117,24 +117,24 @@ impl AggregateUDFImpl for NumberSet {
 struct Sets {
     kind: Kind,
     sets: Vec<Set>,
-    /// What they take together at most.
+    /// Upper bound of the bytes of all sets.
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Set {
     numbers: RoaringBitmap,
-    /// How many numbers there are, and the largest. Kept, since the set counts them block by block.
+    /// Count of the numbers, and the largest. Cached, since the bitmap counts them block by block.
     count: u64,
     largest: u32,
 }
 
-/// Memory of a block of 65,536 numbers at most, and besides its numbers.
+/// Maximum bytes of a block of 65,536 numbers, and its overhead.
 const BLOCK_BYTES: usize = 8 << 10;
 const BLOCK_HEAD_BYTES: usize = 96;
 
 impl Set {
-    /// Returns the memory that it takes more than before.
+    /// Returns by how many bytes it grew.
     fn insert(&mut self, number: u32) -> usize {
         if !self.numbers.insert(number) {
             return 0;
@@ -145,7 +145,7 @@ impl Set {
         self.bytes().saturating_sub(before)
     }
 
-    /// Returns the memory that it takes more than before.
+    /// Returns by how many bytes it grew.
     fn unite(&mut self, other: RoaringBitmap) -> usize {
         let before = self.bytes();
         self.numbers |= other;
@@ -154,8 +154,8 @@ impl Set {
         self.bytes().saturating_sub(before)
     }
 
-    /// What it takes at most: two bytes for a number in lists that grow by doubling, or bits of a block; and the place of
-    /// the block in a list that does so, too.
+    /// Upper bound of its bytes: two bytes for a number in arrays that grow by doubling, or the bits of a block; and
+    /// the block's entry in an array that grows likewise.
     fn bytes(&self) -> usize {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let blocks = usize::try_from(self.largest >> 16).unwrap_or(usize::MAX).saturating_add(1);
@@ -306,7 +306,7 @@ impl GroupsAccumulator for Sets {
     }
 }
 
-/// All rows as one group.
+/// The accumulator without groups: all rows are one group.
 impl Accumulator for Sets {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.grow(1);
@@ -355,7 +355,7 @@ mod tests {
         let mut counts = Counts::new();
         for batch in plan.collect().await.unwrap() {
             let groups = batch.column(0).as_primitive::<Int32Type>();
-            // Between them are columns that the group decides.
+            // The columns between are functionally dependent on the group.
             let values = batch.columns().last().unwrap().as_primitive::<Int64Type>();
             for (group, value) in groups.values().iter().zip(values.values()) {
                 assert_eq!(counts.insert(*group, *value), None, "{group} comes twice");
@@ -368,8 +368,8 @@ mod tests {
         i64::try_from(set.len()).unwrap()
     }
 
-    /// Goal: sets count as sets do, in groups and without, in one partition and several, from numbers and from sets.
-    /// Method: random numbers, sparse ones, dense ones and nulls, beside sets of the standard library.
+    /// Goal: sets count each number once, with and without groups, in one partition and several, from numbers and from
+    /// sets. Method: random numbers, sparse ones, dense ones and nulls, compared with sets of the standard library.
     #[tokio::test]
     async fn sets_count_each_number_once() {
         let mut rng = StdRng::seed_from_u64(3);
@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Goal: what a set says that it takes is no less than what it takes.
+    /// Goal: the bytes that a set reports are no less than it takes.
     #[test]
     fn memory_is_accounted_for() {
         let mut rng = StdRng::seed_from_u64(4);

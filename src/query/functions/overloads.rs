@@ -1,5 +1,5 @@
-//! Functions with one name for texts and for lists, each of which is a function of DataFusion: which one is known when the
-//! types of the arguments are.
+//! Functions of one name for both texts and lists, which are two functions in DataFusion: the one to call is chosen by
+//! the types of the arguments.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::{functions, functions_nested};
 
-/// All of them.
+/// All functions of this file.
 pub(super) fn overloads() -> Vec<ScalarUDF> {
     let overloads = [
         ("concat", functions::string::concat(), functions_nested::concat::array_concat_udf()),
@@ -35,7 +35,7 @@ struct Overload {
     signature: Signature,
 }
 
-/// There is one of each name.
+/// Functions are identified by name.
 impl PartialEq for Overload {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

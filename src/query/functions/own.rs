@@ -1,4 +1,4 @@
-//! A scalar function of ours: [`Own`], by what it takes, what it gives, and how.
+//! Definition of our scalar functions: [`Own`] has the types of arguments and result, and the implementation.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use datafusion::logical_expr::{
 
 use crate::guard::Running;
 
-/// What an argument is taken as.
+/// The type to which an argument is coerced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// A text, or what has one, but no list.
+    /// A text, or a value that can be cast to one, but no list.
     Text,
     /// A text, or bytes.
     Bytes,
@@ -28,7 +28,7 @@ pub(super) enum Takes {
     Time,
     /// A list of anything.
     List,
-    /// A list of texts, or of what has one.
+    /// A list of texts, or of values that can be cast to one.
     Texts,
     /// A list of numbers.
     Numbers,
@@ -38,35 +38,35 @@ pub(super) enum Takes {
     ListOrText,
 }
 
-/// The type that a function gives, by those of its arguments.
+/// The return type, from the types of the arguments.
 pub(super) type Gives = fn(&[DataType]) -> Result<DataType>;
 
-/// What it gives for the rows of its arguments.
+/// The implementation, over arrays of arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
-    /// In about as long as they have bytes.
+    /// Takes time roughly linear in the bytes of the arguments.
     Plain(fn(&[ArrayRef]) -> Result<ArrayRef>),
-    /// In a time that depends on what is found, so that it has to look at whether the query goes on.
+    /// Takes time that depends on what is found, so that it must check whether the query was cancelled.
     Searching(fn(&[ArrayRef], &Running) -> Result<ArrayRef>),
 }
 
-/// See the head of this file.
+/// A scalar function.
 #[derive(Clone)]
 pub(super) struct Own {
-    /// The name as ClickHouse has it.
+    /// The name, spelled as in ClickHouse.
     pub(super) name: &'static str,
-    /// The arguments that it has to have.
+    /// The required arguments.
     pub(super) takes: &'static [Takes],
-    /// Those that may be there behind them.
+    /// Optional arguments after them.
     pub(super) may_take: &'static [Takes],
-    /// What as many as are sent behind all these are.
+    /// The type of any number of further arguments after all these.
     pub(super) more: Option<Takes>,
     pub(super) gives: Gives,
     pub(super) call: Call,
 }
 
 impl Own {
-    /// A function with as many arguments as it takes.
+    /// A function with required arguments only.
     pub(super) const fn new(
         name: &'static str,
         takes: &'static [Takes],
@@ -76,7 +76,7 @@ impl Own {
         Self { name, takes, may_take: &[], more: None, gives, call: Call::Plain(call) }
     }
 
-    /// One that searches.
+    /// A function that searches.
     pub(super) const fn searching(
         name: &'static str,
         takes: &'static [Takes],
@@ -86,24 +86,24 @@ impl Own {
         Self { name, takes, may_take: &[], more: None, gives, call: Call::Searching(call) }
     }
 
-    /// The same, which may have further arguments.
+    /// Adds optional arguments.
     pub(super) const fn or(self, may_take: &'static [Takes]) -> Self {
         Self { may_take, ..self }
     }
 
-    /// The same, which may have any number of further arguments.
+    /// Adds any number of further arguments.
     pub(super) const fn and_more(self, more: Takes) -> Self {
         Self { more: Some(more), ..self }
     }
 
-    /// The function for a session. Names in SQL have no case.
+    /// The function to register in a session. Names in SQL are case-insensitive.
     pub(super) fn function(self) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::new_from_impl(Function { lower: self.name.to_lowercase(), own: self, signature })
     }
 }
 
-/// A function as DataFusion has it.
+/// The function as implementation of DataFusion's trait.
 struct Function {
     own: Own,
     lower: String,
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Function {
     }
 }
 
-/// There is one of each name.
+/// Functions are identified by name.
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
         self.lower == other.lower
@@ -201,7 +201,7 @@ fn told(kind: Takes) -> &'static str {
     }
 }
 
-/// The type of the elements of a list.
+/// The element type of a list.
 pub(super) fn element(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
@@ -211,12 +211,12 @@ pub(super) fn element(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// A list of elements, each of which may be null.
+/// A list type with nullable elements.
 pub(super) fn list_of(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
 }
 
-/// The type that an argument of a type is taken as; `None` if it is not taken.
+/// The type to which an argument of type `sent` is coerced; `None` if it is not accepted.
 fn coerced(kind: Takes, sent: &DataType) -> Option<DataType> {
     let has_text = |data_type: &DataType| {
         !data_type.is_nested() && !matches!(data_type, DataType::Binary | DataType::BinaryView)
@@ -225,7 +225,7 @@ fn coerced(kind: Takes, sent: &DataType) -> Option<DataType> {
         DataType::Null => Some(list_of(DataType::Null)),
         _ => element(sent).map(|element| list_of(element.clone())),
     };
-    // Elements that are all null take as much room as others.
+    // Lists of nulls get a sized element type, so that their elements count as much memory as others.
     let sized = || match list()? {
         DataType::List(field) if field.data_type().is_null() => Some(list_of(DataType::Int64)),
         own => Some(own),
@@ -287,22 +287,22 @@ pub(super) fn argument(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
     arguments.get(at).ok_or_else(|| internal("an argument"))
 }
 
-/// An argument that is taken as text.
+/// An argument that was coerced to text.
 pub(super) fn texts(arguments: &[ArrayRef], at: usize) -> Result<&StringViewArray> {
     argument(arguments, at)?.as_string_view_opt().ok_or_else(|| internal("a text"))
 }
 
-/// An argument that is taken as a list.
+/// An argument that was coerced to a list.
 pub(super) fn lists(arguments: &[ArrayRef], at: usize) -> Result<&ListArray> {
     argument(arguments, at)?.as_list_opt().ok_or_else(|| internal("a list"))
 }
 
-/// What was coerced is of the type that it was coerced to.
+/// The error of a coerced argument that is not of the type to which it was coerced: a bug.
 pub(super) fn internal(what: &str) -> DataFusionError {
     DataFusionError::Internal(format!("an argument was to be {what}"))
 }
 
-/// Texts that a function of one text gives, and null for null.
+/// The results of a function of one text; null for null.
 pub(super) fn of_text<'t, T: AsRef<str>>(
     texts: &'t StringViewArray,
     function: impl Fn(&'t str) -> Option<T>,
@@ -326,7 +326,7 @@ pub(super) fn truth(_: &[DataType]) -> Result<DataType> {
     Ok(DataType::Boolean)
 }
 
-/// That of the first argument.
+/// The type of the first argument.
 pub(super) fn same(arguments: &[DataType]) -> Result<DataType> {
     arguments.first().cloned().ok_or_else(|| internal("the first"))
 }

@@ -1,5 +1,5 @@
-//! Functions of texts and patterns, each with all of what matches. As in ClickHouse a point matches line ends, too, and each
-//! search begins where the last match ended, as if nothing stood before.
+//! Regular expression functions over all matches. As in ClickHouse, a dot matches line breaks, too, and each search
+//! begins at the end of the last match as if that were the start of the text.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::guard::Running;
 
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];
 
-/// Memory of a compiled pattern, whose states were counted before (`guard/bounds.rs`).
+/// Maximum memory of a compiled pattern, the states of which were counted before (`guard/bounds.rs`).
 const COMPILED_MAX_BYTES: usize = 64 << 20;
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::searching("countMatches", TWO, whole, count),
     Own::searching("extractAll", TWO, |_| Ok(list_of(DataType::Utf8View)), extracted),
@@ -41,8 +41,9 @@ fn compiled(pattern: &str) -> Result<Regex> {
     built.map_err(|error| DataFusionError::Execution(format!("the pattern is none: {error}")))
 }
 
-/// Calls a function with each text and its compiled pattern; without both of them with nothing. All matches of a text may
-/// take the square of its length, if each search reads to its end, so the function asks `running` at each of them.
+/// Calls a function for each row with the text and its compiled pattern, or with `None` if one of them is null. Finding
+/// all matches in a text may take time quadratic in its length, if each search reads to its end, so the function must
+/// check `running` at each match.
 fn each<'t>(
     sent: &'t [ArrayRef],
     running: &Running,
@@ -64,12 +65,12 @@ fn each<'t>(
     Ok(())
 }
 
-/// What stands behind some bytes; nothing if they end in a character.
+/// The text after a byte offset; empty if the offset is not at a character boundary.
 fn behind(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or("")
 }
 
-/// The first group of each match, or all of it if there is no group, up to the first match of nothing.
+/// The first group of each match, or the whole match if the pattern has no group, up to the first empty match.
 fn extracted(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
     each(sent, running, |_, own| {
@@ -90,7 +91,7 @@ fn extracted(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// The groups of a pattern that has some.
+/// The number of groups of a pattern, which must have some.
 fn count_of_groups(pattern: &Regex) -> Result<usize> {
     match pattern.captures_len().saturating_sub(1) {
         0 => Err(DataFusionError::Execution(format!("the pattern {pattern} has no groups"))),
@@ -114,7 +115,7 @@ fn groups(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// How often something matches; what matches nothing does not count.
+/// The number of matches; empty ones do not count.
 fn count(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = Int64Builder::with_capacity(sent.first().map_or(0, |all| all.len()));
     each(sent, running, |_, own| {
@@ -175,7 +176,7 @@ fn all_groups(sent: &[ArrayRef], running: &Running, is_by_match: bool) -> Result
             }
             let (end, is_empty) =
                 found.get(0).map_or((0, true), |whole| (whole.end(), whole.is_empty()));
-            // Behind nothing it goes on with the next character.
+            // After an empty match the search continues at the next character.
             let next = behind(rest, end).chars().next().map_or(0, char::len_utf8);
             rest = behind(rest, if is_empty { end.saturating_add(next) } else { end });
             if is_empty && next == 0 {
@@ -194,7 +195,7 @@ fn all_groups(sent: &[ArrayRef], running: &Running, is_by_match: bool) -> Result
     Ok(Arc::new(given.finish()))
 }
 
-/// One group of the first match, the first one unless it is said which; 0 is all of it.
+/// One group of the first match, by default the first one; 0 is the whole match.
 fn group(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let numbers = sent.get(2).map(|numbers| numbers.as_primitive::<Int64Type>());
     let mut given = StringViewBuilder::with_capacity(sent.first().map_or(0, |all| all.len()));
@@ -219,7 +220,7 @@ fn group(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// What stands between matches; between all characters, if the pattern is empty.
+/// The texts between matches; single characters if the pattern is empty.
 fn split(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
     each(sent, running, |_, own| {
@@ -247,10 +248,10 @@ fn split(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// Signs that mean something in a pattern.
+/// Characters with a special meaning in a pattern.
 const SIGNS: &str = "\\|()^$.[]?*+{:-";
 
-/// The pattern of a text itself.
+/// Escapes a text as a pattern that matches it literally.
 fn quoted(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let of = |text: &str| {
         let mut quoted = String::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! Quantiles of lists of numbers, exact: [`quantile`] in plans, and [`function`] in SQL. `percentile_cont` of DataFusion
-//! rounds where it interpolates.
+//! Exact quantiles of lists of numbers: [`quantile`] in plans, and [`function`] in SQL. DataFusion's `percentile_cont`
+//! rounds when it interpolates.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::prelude::{create_udf, lit};
 /// The name of [`function`] in SQL.
 pub(crate) const NAME: &str = "quantiles_of_list";
 
-/// The value at a level from 0 to 1 of each list of numbers, linear between two of them; null for a list without
+/// The quantile at a level from 0 to 1 of each list of numbers, with linear interpolation; null for a list without
 /// numbers.
 pub fn quantile(level: f64, lists: Expr) -> Expr {
     let levels = ScalarValue::new_list_nullable(&[ScalarValue::from(level)], &DataType::Float64);
@@ -22,7 +22,7 @@ pub fn quantile(level: f64, lists: Expr) -> Expr {
     array_element(values, lit(1_i64))
 }
 
-/// From a list of numbers and a list of levels, the list of the values at these levels.
+/// From a list of numbers and a list of levels, the list of the quantiles at these levels.
 pub(crate) fn function() -> ScalarUDF {
     let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
     let arguments = vec![list.clone(), list.clone()];
@@ -50,7 +50,7 @@ fn floats(list: Option<&ArrayRef>) -> Vec<f64> {
     floats.into_iter().flat_map(|floats| floats.iter().flatten()).collect()
 }
 
-/// The value at a level of sorted numbers.
+/// The quantile at a level of sorted numbers.
 fn at(level: f64, sorted: &[f64]) -> Option<f64> {
     let last = u32::try_from(sorted.len().checked_sub(1)?).ok()?;
     let place = level.clamp(0.0, 1.0) * f64::from(last);
@@ -69,7 +69,7 @@ fn floor(place: f64) -> usize {
 mod tests {
     use super::at;
 
-    /// Expected: definition 7 of Hyndman and Fan, which ClickHouse's `quantileExactInclusive` has too.
+    /// Expected: definition 7 of Hyndman and Fan, the same as ClickHouse's `quantileExactInclusive`.
     #[test]
     fn values_are_linear_between_two_numbers() {
         for (level, sorted, expected) in [

@@ -1,5 +1,5 @@
-//! `windowFunnel(seconds)(time, condition, ...)`: how many of the steps somebody took in their order. Of each row
-//! `funnel_steps` has the time and the steps that it is; `window_funnel` is of the rows of a group.
+//! `windowFunnel(seconds)(time, condition, ...)`: the number of steps that were taken in order. `funnel_steps` returns
+//! the time and the matching steps of each row; `window_funnel` evaluates the rows of a group.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::functions::own::{Own, Takes, argument, internal, lists, whole};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// Both.
+/// Both functions.
 pub(super) const ALL: &[Own] = &[
     Own::new(
         "funnel_steps",
@@ -29,7 +29,7 @@ fn fields() -> Fields {
     Fields::from(vec![field("at"), field("steps")])
 }
 
-/// The time of each row, and a bit for each condition that holds.
+/// The time of each row, and a bit for each condition that is true.
 fn steps(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let times = argument(sent, 0)?.as_primitive_opt::<TimestampMicrosecondType>();
     let times = times.ok_or_else(|| internal("a time"))?;
@@ -48,7 +48,7 @@ fn steps(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(StructArray::try_new(fields(), columns, None)?))
 }
 
-/// The last step of the longest chain whose steps follow each other within a time from its first one; 0 of none.
+/// The length of the longest chain of steps in order within a time window from its first one; 0 if there is none.
 fn funnel(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
     let seconds = argument(sent, 1)?.as_primitive::<Int64Type>();
@@ -68,16 +68,16 @@ fn funnel(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ranges(lists).enumerate().map(level).map(Some).collect::<Int64Array>()))
 }
 
-/// It is called by the name that it has in a template.
+/// SQL called it directly, instead of through the template.
 fn of_steps() -> DataFusionError {
     DataFusionError::Plan("window_funnel takes what funnel_steps gives".to_owned())
 }
 
-/// How many steps were reached. Of each step it is known when the latest chain began that came to it.
+/// The number of steps reached. For each step, the latest start of a chain that has reached it is stored.
 fn reached(events: &[(i64, i64)], window: i64) -> usize {
     let mut begun: [Option<i64>; 64] = [None; 64];
     for (at, mask) in events {
-        // The later steps first, so that an event is one step of a chain.
+        // Later steps are updated first, so that an event counts as only one step of a chain.
         for step in (0..begun.len()).rev().filter(|step| (mask >> step) & 1 == 1) {
             let start = match step.checked_sub(1) {
                 None => Some(*at),
@@ -109,10 +109,10 @@ mod tests {
             // The third one is too late.
             (&[(1, 0b001), (2, 0b010), (12, 0b100)], 10, 2),
             (&[(1, 0b001), (2, 0b010), (11, 0b100)], 10, 3),
-            // A later first step begins anew.
+            // A later first step starts a new chain.
             (&[(1, 0b001), (9, 0b001), (12, 0b010), (15, 0b100)], 10, 3),
             (&[(1, 0b010), (2, 0b001)], 10, 1),
-            // One event is one step of a chain.
+            // An event is only one step of a chain.
             (&[(1, 0b011)], 10, 1),
             (&[(1, 0b011), (2, 0b011)], 10, 2),
         ] {

@@ -1,5 +1,5 @@
-//! What is told of functions of ClickHouse, with an example of each: the page `src/guide/functions.md` is made of this table,
-//! and every example is answered as it says. Expected values are those of ClickHouse's documentation, or by hand.
+//! Documentation of the ClickHouse functions, with examples: the page `src/guide/functions.md` is generated from this
+//! table, and the result of each example is tested. Expected values are from ClickHouse's documentation, or by hand.
 
 mod lists;
 mod values;
@@ -20,14 +20,14 @@ use crate::functions::quantile;
 use crate::functions::tests::lists::{AGGREGATES, ARRAYS, JSON};
 use crate::functions::tests::values::{CONDITIONS, NUMBERS, TEXTS, TIMES, URLS};
 
-/// How it is called, what it is, and examples with their values.
+/// How it is called, a description, and examples with their results.
 pub(super) type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// The rows that aggregates are of, in the page and in the tests.
+/// The rows of the examples of aggregates, in the page and in the tests.
 const ROWS: &str =
     "(VALUES (1, 'free'), (2, NULL), (3, 'pro'), (4, NULL), (5, 'team'), (6, NULL)) AS t (n, plan)";
 
-/// All parts of the page.
+/// All sections of the page.
 const PARTS: [(&str, &[Row]); 8] = [
     ("Aggregates", AGGREGATES),
     ("Arrays", ARRAYS),
@@ -71,7 +71,7 @@ fn shown(batches: &[RecordBatch]) -> String {
     values.join(", ")
 }
 
-/// Goal: every function is what is told of it. Method: each example.
+/// Goal: every function does what its description promises. Method: run each example.
 #[tokio::test]
 async fn examples_have_the_values_that_are_told() {
     let context = SessionContext::new_with_state(state());
@@ -92,12 +92,12 @@ async fn examples_have_the_values_that_are_told() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Goal: the page tells of all functions. Method: their names.
+/// Goal: the page documents all functions. Method: their names.
 #[test]
 fn each_function_is_told_of() {
     let forms = PARTS.iter().flat_map(|(_, rows)| *rows).map(|(form, ..)| form.to_lowercase());
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    // The words before parentheses.
+    // The names before parentheses.
     let told: BTreeSet<String> = forms
         .flat_map(|form| {
             let before = form.split('(').map(|part| {
@@ -111,7 +111,7 @@ fn each_function_is_told_of() {
     assert!(names.is_empty(), "not told of: {}", names.join(", "));
 }
 
-/// Goal: the page is that of the table. Where it differs, the test prints what it is to be.
+/// Goal: the page matches the table. If it differs, the test prints the expected page.
 #[test]
 fn the_page_is_of_this_table() {
     let mut page = String::from(

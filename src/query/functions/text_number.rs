@@ -1,5 +1,5 @@
-//! The numbers that texts are, as functions of plans: [`number`] and [`wide_number`], null where a text is none, and
-//! [`checked_number`], an error there. Which texts are numbers, [`Number`] says.
+//! Parsing of texts as numbers, as functions of plans: [`number`] and [`wide_number`], null for a text that is not a
+//! number, and [`checked_number`], which fails instead. [`Number`] defines which texts are numbers.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use datafusion::logical_expr::{
 
 use weir_event::number::Number;
 
-/// Digits of [`WIDE`], and those of them behind the point.
+/// Digits of [`WIDE`], and how many of them are after the decimal point.
 const WIDE_DIGITS: u8 = 38;
 const WIDE_SCALE: i8 = 9;
 
-/// 1 as such a number is kept.
+/// 1 in the decimal's scaled representation.
 const WIDE_ONE: i128 = 1_000_000_000;
 
-/// The largest of them as it is kept. What is beyond becomes it.
+/// The largest scaled value. Numbers out of range are clamped to it.
 const WIDE_MAX: i128 = 10_i128.pow(38) - 1;
 
-/// Integers that doubles do not tell from each other, with the places that properties may have behind the point.
+/// Integers that doubles cannot distinguish, with the fractional digits that properties may have.
 const WIDE: DataType = DataType::Decimal128(WIDE_DIGITS, WIDE_SCALE);
 
-/// The number that a text is, as a double; null where it is none.
+/// The number of a text, as a double; null if it is not a number.
 pub fn number(text: Expr) -> Expr {
     of(Kind::Double, text)
 }
 
-/// The same, which fails where a text is none.
+/// The same, which fails if the text is not a number.
 pub(crate) fn checked_number(text: Expr) -> Expr {
     of(Kind::Checked, text)
 }
 
-/// The number that a text is, for comparisons with integers that doubles do not tell from their neighbours.
+/// The number of a text, for comparisons with integers that doubles cannot distinguish from their neighbours.
 pub(crate) fn wide_number(text: Expr) -> Expr {
     of(Kind::Wide, text)
 }
@@ -127,17 +127,17 @@ impl NumberOfText {
     }
 }
 
-/// The words of a cast.
+/// The same message as that of a cast.
 fn none(text: &str) -> ArrowError {
     ArrowError::CastError(format!("Cannot cast string '{text}' to value of Float64 type"))
 }
 
-/// A number as a decimal is kept.
+/// A number in the decimal's scaled representation.
 fn scaled(number: Number) -> i128 {
     let own = match number.wide() {
         Some(integer) => integer.saturating_mul(WIDE_ONE),
         None => {
-            // Apart, as their product with the scale is no double.
+            // Scaled separately, as their product with the scale is not exact as a double.
             let (whole, part) = (number.double().trunc(), number.double().fract());
             #[expect(clippy::cast_possible_truncation, reason = "what is beyond becomes the last")]
             let (whole, part) = (whole as i128, (part * 1e9).round() as i128);

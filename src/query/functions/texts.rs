@@ -1,4 +1,4 @@
-//! Functions of texts. They count characters, where ClickHouse counts bytes in some.
+//! Text functions. They count characters, where some of ClickHouse's count bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::functions::own::{Own, Takes, internal, list_of, lists, text, texts, t
 
 const SEARCH: &[Takes] = &[Takes::Text, Takes::Texts];
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("countSubstrings", &[Takes::Text, Takes::Text], whole, occurrences),
     Own::new("replaceOne", &[Takes::Text, Takes::Text, Takes::Text], text, replaced),
@@ -45,7 +45,7 @@ pub(super) const ALL: &[Own] = &[
     Own::new("splitByWhitespace", &[Takes::Text], |_| Ok(list_of(DataType::Utf8View)), words),
 ];
 
-/// How often a text stands in another one, none of them in another.
+/// The number of non-overlapping occurrences of a text in another one.
 fn occurrences(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let (all, wanted) = (texts(sent, 0)?, texts(sent, 1)?);
     let count = |(text, wanted): (Option<&str>, Option<&str>)| {
@@ -55,7 +55,7 @@ fn occurrences(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(all.iter().zip(wanted.iter()).map(count).collect::<Int64Array>()))
 }
 
-/// With a text in the place of another one, where this stands first.
+/// Replaces the first occurrence of a text by another one.
 fn replaced(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let (all, from, to) = (texts(sent, 0)?, texts(sent, 1)?, texts(sent, 2)?);
     let mut given = StringViewBuilder::with_capacity(all.len());
@@ -88,19 +88,20 @@ fn words(sent: &[ArrayRef]) -> Result<ArrayRef> {
     parts(sent, str::split_whitespace)
 }
 
-/// What stands between blanks and punctuation of ASCII.
+/// The parts of a text between ASCII whitespace and punctuation.
 fn letters_and_digits(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let is_between = |sign: char| sign.is_ascii_whitespace() || sign.is_ascii_punctuation();
     parts(sent, |text| text.split(is_between).filter(|part| !part.is_empty()))
 }
 
-/// Letters of ASCII in a row.
+/// The runs of ASCII letters.
 fn letters(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let is_between = |sign: char| !sign.is_ascii_alphabetic();
     parts(sent, |text| text.split(is_between).filter(|part| !part.is_empty()))
 }
 
-/// What becomes of each text and the places of those that are looked for in it: the number of characters before each.
+/// Applies a function to the positions at which the searched texts occur in each text: the number of characters before
+/// each occurrence.
 fn searched<T>(
     sent: &[ArrayRef],
     is_caseless: bool,
@@ -123,13 +124,13 @@ fn searched<T>(
     Ok(ranges(wanted).enumerate().map(answer).collect())
 }
 
-/// Whether any of several texts stands in another.
+/// Whether any of several texts occurs in another.
 fn any(sent: &[ArrayRef], is_caseless: bool) -> Result<ArrayRef> {
     let found = searched(sent, is_caseless, |places| places.iter().any(Option::is_some))?;
     Ok(Arc::new(BooleanArray::from(found)))
 }
 
-/// The place of the one that stands first, or its number among them; 0 if none does.
+/// The 1-based position of the first occurrence of any text, or the number of that text; 0 if none occurs.
 fn first(sent: &[ArrayRef], is_number: bool) -> Result<ArrayRef> {
     let found = searched(sent, false, |places| {
         let known = (1..).zip(places).filter_map(|(number, place)| Some((place?, number)));
@@ -142,7 +143,7 @@ fn first(sent: &[ArrayRef], is_number: bool) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(found)))
 }
 
-/// The place of each, or 0.
+/// The 1-based position of each text, or 0.
 fn positions(sent: &[ArrayRef], is_caseless: bool) -> Result<ArrayRef> {
     let place = |place: Option<usize>| Some(place.map_or(0, |at| whole_of(at.saturating_add(1))));
     let found = searched(sent, is_caseless, |places| {

@@ -1,4 +1,4 @@
-//! Functions of times that are no parts of dates: texts of them, and how many whole units lie between two.
+//! Time functions other than parts of dates: formatting, and the number of complete units between two times.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 
 use crate::functions::own::{Own, Takes, argument, internal, text, texts, whole};
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("format_time", &[Takes::Time, Takes::Text], text, formatted),
     Own::new("whole_months", &[Takes::Time, Takes::Time], whole, months),
@@ -29,7 +29,7 @@ fn local(micros: i64, zone: Tz) -> Option<DateTime<Tz>> {
     Some(DateTime::from_timestamp_micros(micros)?.with_timezone(&zone))
 }
 
-/// Times as a format of `formatDateTime` says.
+/// Formats times as `formatDateTime`.
 fn formatted(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let ((times, zone), formats) = (times(sent, 0)?, texts(sent, 1)?);
     let mut given = StringViewBuilder::with_capacity(times.len());
@@ -43,7 +43,7 @@ fn formatted(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-/// A time as a format says, whose signs are those of ClickHouse, which has most of MySQL's.
+/// Formats a time; the format specifiers are ClickHouse's, which has most of MySQL's.
 fn written(time: &DateTime<Tz>, format: &str) -> Result<String> {
     let mut given = String::with_capacity(format.len().saturating_mul(2));
     let mut signs = format.chars();
@@ -56,7 +56,7 @@ fn written(time: &DateTime<Tz>, format: &str) -> Result<String> {
         let of_chrono = match sign {
             'a' | 'b' | 'd' | 'e' | 'j' | 'm' | 'p' | 'u' | 'w' | 'y' | 'C' | 'D' | 'F' | 'G'
             | 'H' | 'I' | 'S' | 'T' | 'V' | 'Y' | 'g' | '%' | 'z' => Some(format!("%{sign}")),
-            // What these are called there.
+            // The same specifiers in chrono.
             'i' => Some("%M".to_owned()),
             'M' => Some("%B".to_owned()),
             'W' => Some("%A".to_owned()),
@@ -84,7 +84,7 @@ fn written(time: &DateTime<Tz>, format: &str) -> Result<String> {
     Ok(given)
 }
 
-/// How many months have gone by from a time to another one, less than none if this is before.
+/// The number of complete months from one time to another, negative if that is earlier.
 fn months(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let ((from, zone), (to, _)) = (times(sent, 0)?, times(sent, 1)?);
     let between = |row: usize| {

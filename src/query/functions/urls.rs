@@ -1,5 +1,5 @@
-//! Functions of URLs. As in ClickHouse they follow no standard but look for the signs that parts begin with, and a part
-//! that is not there is an empty text.
+//! URL functions. As in ClickHouse they follow no standard but search for the delimiters of parts, and a missing part
+//! is an empty text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::functions::own::{Own, Takes, list_of, of_text, text, texts};
 const ONE: &[Takes] = &[Takes::Text];
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];
 
-/// All of them.
+/// All functions of this file.
 pub(super) const ALL: &[Own] = &[
     Own::new("protocol", ONE, text, |sent| part(sent, protocol)),
     Own::new("domain", ONE, text, |sent| part(sent, domain)),
@@ -62,7 +62,7 @@ fn part(sent: &[ArrayRef], of: fn(&str) -> &str) -> Result<ArrayRef> {
     Ok(of_text(texts(sent, 0)?, |url| Some(of(url))))
 }
 
-/// What becomes of each URL.
+/// Transforms each URL.
 fn cut(sent: &[ArrayRef], of: &dyn Fn(&str) -> Cow<'_, str>) -> Result<ArrayRef> {
     Ok(of_text(texts(sent, 0)?, |url| Some(of(url).into_owned())))
 }
@@ -75,7 +75,7 @@ fn protocol(url: &str) -> &str {
     url.split_once("://").map(|(name, _)| name).filter(is_one).unwrap_or("")
 }
 
-/// What stands behind the protocol; `//` alone is enough.
+/// The rest after the protocol; `//` alone is enough.
 fn behind_protocol(url: &str) -> Option<&str> {
     let name = protocol(url);
     match name.is_empty() {
@@ -84,7 +84,7 @@ fn behind_protocol(url: &str) -> Option<&str> {
     }
 }
 
-/// Up to where a host goes.
+/// The end of the host.
 fn host_end(rest: &str) -> usize {
     rest.find(['/', '?', '#']).unwrap_or(rest.len())
 }
@@ -97,7 +97,7 @@ fn domain(url: &str) -> &str {
         Some(address) => address.split(']').next().unwrap_or(""),
         None => host.split(':').next().unwrap_or(""),
     };
-    // Without a protocol it is one only if it looks like one.
+    // Without a protocol, it is a host only if it looks like one.
     let is_known = behind_protocol(url).is_some() || host.contains('.');
     let is_one =
         |host: &str| !host.contains([' ', '\t', '<', '>', '%', '{', '}', '|', '\\', '^', '~']);
@@ -121,7 +121,7 @@ fn port(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(ports.collect::<Int64Array>()))
 }
 
-/// What stands behind the path, without its `?` but with the `#` of the fragment.
+/// The rest after the path, without its `?` but with the `#` of the fragment.
 fn query_and_fragment(url: &str) -> &str {
     match url.find(['?', '#']) {
         Some(at) if url.get(at..).is_some_and(|rest| rest.starts_with('?')) => {
@@ -147,7 +147,7 @@ fn top_level(url: &str) -> &str {
     }
 }
 
-/// From the first `/` behind the host on.
+/// The rest from the first `/` after the host.
 fn path_full(url: &str) -> &str {
     let rest = match behind_protocol(url) {
         Some(rest) => rest,
@@ -193,19 +193,19 @@ fn cut_www(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// With bytes in the place of `%xx`, as far as these are text.
+/// Percent-decodes the URL, as far as the bytes are valid text.
 fn decoded(url: &str) -> Cow<'_, str> {
     percent_decode_str(url).decode_utf8_lossy()
 }
 
-/// All but what RFC 3986 reserves for no use.
+/// All characters except RFC 3986's unreserved ones.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 fn encoded(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, ENCODED).into()
 }
 
-/// Parameters of the query and of the fragment.
+/// Parameters of the query string and of the fragment.
 fn parameters(url: &str) -> impl Iterator<Item = &str> {
     let behind = url.split_once(['?', '#']).map_or("", |(_, behind)| behind);
     behind.split(['&', '#', '?']).filter(|parameter| parameter.contains('='))

@@ -1,5 +1,6 @@
-//! What clocks of a zone do to times, as functions that planning puts in the place of casts and sums ([`Work`]). A time that
-//! clocks skip is an hour later, and of one that they show twice the first is meant, unless it comes of the second.
+//! Time zone arithmetic, as functions that planning substitutes for casts and sums ([`Work`]). A local time that is
+//! skipped is taken as an hour later, and a repeated one as its first occurrence, unless it was computed from the
+//! second.
 
 use std::sync::Arc;
 
@@ -24,33 +25,33 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-/// Seconds by which a time that clocks skip is later.
+/// Seconds by which a skipped local time is moved.
 const SKIPPED_SECONDS: i32 = 3600;
 
-/// What is done to times.
+/// An operation on times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// Texts become instants: local ones, unless they have an offset.
+    /// Parses texts to instants: as local times, unless they have an offset.
     Read {
-        /// Whether what is no time is null.
+        /// Whether a text that is not a time gives null.
         is_lenient: bool,
     },
-    /// Days, and times without a zone, become the instants at which clocks show them.
+    /// Converts dates, and times without a zone, to the instants of these local times.
     Set {
-        /// Whether what is beyond the calendar is null.
+        /// Whether a time out of range gives null.
         is_lenient: bool,
     },
-    /// Instants become what clocks show.
+    /// Converts instants to local times.
     Shown,
-    /// Instants are moved by intervals, one after another: by days and months of clocks, and by hours that pass. Says of each
-    /// whether it is to the past.
+    /// Adds intervals to instants, one after another: days and months in local time, shorter units in elapsed time.
+    /// Each flag is true if the interval is subtracted.
     Moved(Vec<bool>),
-    /// Starts of the intervals of the second argument's instants, as this function finds them of what clocks show.
+    /// Rounds the second argument's instants down to the start of intervals, by this function applied to local times.
     Binned(Arc<ScalarUDF>),
 }
 
 impl Work {
-    /// The same, with null for what cannot be converted.
+    /// The same, with null for values that cannot be converted.
     pub(super) fn lenient(self) -> Self {
         match self {
             Self::Read { .. } => Self::Read { is_lenient: true },
@@ -59,7 +60,7 @@ impl Work {
         }
     }
 
-    /// The work as a call, which gives times of this type.
+    /// A call of the operation that returns times of this type.
     pub(super) fn call(self, gives: &DataType, arguments: Vec<Expr>) -> Expr {
         let signature = Signature::any(arguments.len(), Volatility::Immutable);
         let function = LocalTime { work: self, gives: gives.clone(), signature };
@@ -67,7 +68,7 @@ impl Work {
     }
 }
 
-/// A time of this type moved by an interval. What moves one that was moved before becomes a part of that.
+/// Adds an interval to a time of this type. If the time is itself such a sum, both become one call.
 pub(super) fn moved(time: Expr, by: Expr, is_back: bool, gives: &DataType) -> Expr {
     let before = function(&time).and_then(|own| match &own.work {
         Work::Moved(steps) if own.gives == *gives => Some(steps.clone()),
@@ -83,7 +84,7 @@ pub(super) fn moved(time: Expr, by: Expr, is_back: bool, gives: &DataType) -> Ex
     }
 }
 
-/// What an expression gives, if it is one of these functions.
+/// The return type of an expression, if it calls one of these functions.
 pub(super) fn gives(expression: &Expr) -> Option<&DataType> {
     function(expression).map(|own| &own.gives)
 }
@@ -95,7 +96,7 @@ fn function(expression: &Expr) -> Option<&LocalTime> {
     }
 }
 
-/// A function that clocks have a say in.
+/// A function that depends on the time zone.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LocalTime {
     work: Work,
@@ -148,7 +149,7 @@ impl ScalarUDFImpl for LocalTime {
     }
 }
 
-/// An array, or its one value.
+/// An array, or its only value as a scalar.
 fn scalar_if(is_constant: bool, given: ArrayRef) -> Result<ColumnarValue> {
     Ok(match is_constant {
         true => ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?),
@@ -186,7 +187,7 @@ impl LocalTime {
         self.typed(times)
     }
 
-    /// One interval after another, so that the constants of a chain are not all copied for each row at once.
+    /// Adds one interval after another, so that the constants of a chain are not all copied for each row at once.
     fn moved(
         &self,
         times: &ColumnarValue,
@@ -244,14 +245,14 @@ impl LocalTime {
         self.typed(times)
     }
 
-    /// Times in UTC with the zone that the function gives them.
+    /// Times in UTC, with the zone of the function's return type.
     fn typed(&self, times: ArrayRef) -> Result<ArrayRef> {
-        // Between zones a cast changes the type alone.
+        // A cast between zones only changes the type.
         Ok(cast(&times, &self.gives)?)
     }
 }
 
-/// What clocks show at instants.
+/// The local times at instants.
 fn shown(times: &ArrayRef, gives: &DataType) -> Result<ArrayRef> {
     let (unit, zone) = zone_of(times.data_type())?;
     let clocks = naive(unit, times).into_iter().map(|time| {
@@ -263,7 +264,7 @@ fn shown(times: &ArrayRef, gives: &DataType) -> Result<ArrayRef> {
     Ok(cast(&cast(&clocks, &DataType::Timestamp(unit, None))?, gives)?)
 }
 
-/// An instant moved by months and days of clocks, and then by what passes.
+/// Adds months and days in local time to an instant, and then the elapsed time.
 fn step(
     zone: &Tz,
     time: NaiveDateTime,
@@ -291,7 +292,8 @@ fn step(
     if is_back { time.checked_sub_signed(passing) } else { time.checked_add_signed(passing) }
 }
 
-/// The offset of clocks that show a time. Where they show it twice it is `own`, if that is one of both, or that of the first.
+/// The offset of a local time. If the time is repeated, it is `own` if that is one of its two offsets, otherwise the
+/// first one.
 fn offset(zone: &Tz, shown: NaiveDateTime, own: Option<FixedOffset>) -> FixedOffset {
     match zone.offset_from_local_datetime(&shown) {
         MappedLocalTime::Single(offset) => offset.fix(),
@@ -302,14 +304,14 @@ fn offset(zone: &Tz, shown: NaiveDateTime, own: Option<FixedOffset>) -> FixedOff
             let later = shown.checked_add_signed(skipped).unwrap_or(shown);
             let after = zone.offset_from_local_datetime(&later).earliest();
             let seconds = after.map(|after| after.fix().local_minus_utc() - SKIPPED_SECONDS);
-            // Where they skip more than an hour, the offset before.
+            // If more than an hour is skipped, the offset before the change.
             let before = || zone.offset_from_utc_datetime(&shown).fix();
             seconds.and_then(FixedOffset::east_opt).unwrap_or_else(before)
         }
     }
 }
 
-/// The unit and the zone of a type of times.
+/// The unit and the zone of a timestamp type.
 fn zone_of(data_type: &DataType) -> Result<(TimeUnit, Tz)> {
     match data_type {
         DataType::Timestamp(unit, Some(zone)) => Ok((*unit, zone.parse()?)),
@@ -321,7 +323,7 @@ fn beyond() -> DataFusionError {
     DataFusionError::Execution("a time is beyond the calendar".to_owned())
 }
 
-/// The times of an array, as those of a calendar.
+/// The times of an array, as calendar times.
 fn naive(unit: TimeUnit, times: &ArrayRef) -> Vec<Option<NaiveDateTime>> {
     fn of<T: ArrowTimestampType>(times: &ArrayRef) -> Vec<Option<NaiveDateTime>> {
         times.as_primitive::<T>().iter().map(|time| as_datetime::<T>(time?)).collect()
@@ -338,7 +340,7 @@ fn naive(unit: TimeUnit, times: &ArrayRef) -> Vec<Option<NaiveDateTime>> {
 ///
 /// # Errors
 ///
-/// One is beyond what the unit reaches, unless such are null.
+/// A time is out of the unit's range, unless that gives null.
 fn written(
     unit: TimeUnit,
     times: impl Iterator<Item = Result<Option<NaiveDateTime>>>,
@@ -366,7 +368,7 @@ fn written(
     }
 }
 
-/// A zone in which each local time is one instant, for a parser that asks for just one.
+/// A zone with one instant for each local time, for a parser that accepts only that.
 #[derive(Clone, Debug)]
 enum Clocks {
     Zone(Tz),

@@ -1,4 +1,4 @@
-//! What is made of times with a zone. Expected values follow from the tz database.
+//! Tests of operations on times with a zone. Expected values follow from the tz database.
 
 use std::sync::Arc;
 
@@ -71,11 +71,11 @@ async fn clocks_decide() {
         (BERLIN, NIGHT, "at = to_timestamp(1780353000)", json!(true)),
         (BERLIN, NIGHT, "at = to_timestamp('2026-06-02 00:30:00')", json!(true)),
         (BERLIN, NIGHT, "at = to_timestamp_millis(1780353000000)", json!(true)),
-        // 00:00 in Havana is skipped, for 01:00.
+        // In Havana, 00:00 is skipped, and taken as 01:00.
         ("America/Havana", "2026-03-08T05:00:00Z", "at = '2026-03-08'", json!(true)),
         ("America/Havana", "2026-03-08T05:00:00Z", "at = DATE '2026-03-08'", json!(true)),
         ("America/Havana", "2026-03-08T04:59:59Z", "at < '2026-03-08'", json!(true)),
-        // And shown twice.
+        // And here it is repeated.
         ("America/Havana", "2026-11-01T04:00:00Z", "at = '2026-11-01'", json!(true)),
         (BERLIN, "2026-03-29T01:30:00Z", "at = '2026-03-29 02:30:00'", json!(true)),
         (BERLIN, "2026-10-25T00:30:00Z", "at = '2026-10-25 02:30:00'", json!(true)),
@@ -131,7 +131,7 @@ async fn sums_and_bins_follow_the_clocks() {
     }
 }
 
-/// Goal: what is moved several times is moved by one interval after another.
+/// Goal: several intervals are added one after another.
 #[tokio::test]
 async fn intervals_are_added_in_their_order() {
     for (at, expression, expected) in [
@@ -156,7 +156,7 @@ async fn intervals_are_added_in_their_order() {
     }
 }
 
-/// Goal: a comparison reaches the table as one of what is stored, by which files are pruned.
+/// Goal: a comparison reaches the table as one on stored values, by which files are pruned.
 #[tokio::test]
 async fn comparisons_are_of_what_is_stored() {
     for condition in [

@@ -1,4 +1,4 @@
-//! What is told of aggregates, and of functions of arrays and JSON.
+//! Documentation of aggregates, and of functions of arrays and JSON.
 
 use crate::functions::tests::Row;
 

@@ -1,4 +1,4 @@
-//! What is told of functions of texts, URLs, numbers and times, and of conditions.
+//! Documentation of functions of texts, URLs, numbers and times, and of conditions.
 
 use crate::functions::tests::Row;
 
