@@ -1,21 +1,21 @@
-//! Calls of aggregate and window functions that take more than the operators that make them account for, or that
-//! DataFusion answers wrongly: [`check`].
+//! Refuses calls of aggregate and window functions that take more memory than their operators account for, or of which
+//! DataFusion's result is wrong: [`check`].
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{Cast, NullTreatment};
 use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
 
-/// Centroids of an approximate percentile: they are allocated before the first value comes.
+/// Maximum centroids of an approximate percentile: they are allocated before the first value comes.
 const CENTROIDS_MAX: i128 = 10_000;
 
-/// Functions that make lists or texts of all values of a group: over a window, one for each row.
+/// Functions that collect all values of a group in a list or text: over a window, one for each row.
 const GATHERING: [&str; 2] = ["array_agg", "string_agg"];
 
 /// Refuses an expression that is such a call.
 ///
 /// # Errors
 ///
-/// It is.
+/// The expression is such a call.
 pub(super) fn check(expression: &Expr) -> Result<()> {
     match expression {
         Expr::AggregateFunction(call) => check_centroids(call.func.name(), &call.params.args),
@@ -40,8 +40,8 @@ pub(super) fn check(expression: &Expr) -> Result<()> {
     }
 }
 
-/// Whether a function of windows that skips nulls looks no further ahead than to the next value. DataFusion gives null
-/// for what follows that.
+/// Whether a window function that skips nulls looks ahead no further than to the next value. For values after that,
+/// DataFusion returns null.
 fn is_next_or_earlier(function: &str, offset: Option<&Expr>) -> bool {
     let least_and_most = match function {
         "lead" => 0..=1,
@@ -51,7 +51,7 @@ fn is_next_or_earlier(function: &str, offset: Option<&Expr>) -> bool {
     offset.is_none_or(|offset| number(offset).is_some_and(|own| least_and_most.contains(&own)))
 }
 
-/// The number that a literal is.
+/// The number of a literal.
 fn number(expression: &Expr) -> Option<i128> {
     match expression {
         Expr::Literal(value, _) => value.to_string().parse().ok(),
@@ -63,7 +63,7 @@ fn number(expression: &Expr) -> Option<i128> {
 
 /// # Errors
 ///
-/// The number of centroids is none that is known and small.
+/// The number of centroids is not a constant, or too large.
 fn check_centroids(function: &str, arguments: &[Expr]) -> Result<()> {
     let others = match function {
         "approx_percentile_cont" => 2,
@@ -81,7 +81,7 @@ fn check_centroids(function: &str, arguments: &[Expr]) -> Result<()> {
 fn is_small(number: &Expr) -> bool {
     match number {
         Expr::Literal(value, _) => {
-            // What is no number is refused by the function.
+            // A value that is not a number is refused by the function itself.
             let number = value.to_string().parse::<i128>();
             number.map_or(true, |number| number <= CENTROIDS_MAX)
         }

@@ -1,16 +1,16 @@
-//! Calls that take long on a thread of queries: [`aside`].
+//! Long calls on query threads without blocking them: [`aside`].
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// Does `work`, which may take seconds and cannot be interrupted by others. Meanwhile another thread takes over what waits
-/// for this one, so that queries which take long in one call leave as many threads as there are to all others, and their
-/// time-outs are noticed.
+/// Runs `work`, which may take seconds and cannot be interrupted. Meanwhile another thread takes over the tasks of this
+/// one (`block_in_place`), so that long calls leave the full number of threads to all other queries, and their time
+/// limits are enforced.
 pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
-        // There are no others.
+        // There are no other threads.
         _ => work(),
     }
 }
@@ -27,8 +27,8 @@ mod tests {
     /// Longer than any of this takes.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Goal: what takes long holds up nobody. Method: as many tasks as there are threads wait for another one, in a call
-    /// that does not yield. What fails: the other task never runs.
+    /// Goal: a long call blocks no other task. Method: as many tasks as there are threads wait for another one, in a
+    /// call that does not yield. On failure the other task never runs.
     #[test]
     fn others_go_on() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -1,6 +1,6 @@
-//! The batches that go from one operator to the next: [`BoundBatches`] puts a [`BoundedExec`] between the
-//! operators of a plan. Operators copy batches row by row (groups, sort keys, spilled rows) before they
-//! account for them, and count their batches in rows; so here batches are cut to a size in bytes.
+//! Byte limits of batches between operators: [`BoundBatches`] inserts a [`BoundedExec`] between the operators of a
+//! plan. Operators copy batches row by row (groups, sort keys, spilled rows) before they account for them, and limit
+//! their batches by rows; so here batches are split to a size in bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,29 +37,29 @@ use crate::guard::compact::compact;
 use crate::guard::sizes;
 use crate::guard::sizes::Views;
 
-/// Bytes of the values of a batch, unless one row has more.
+/// Maximum bytes of the values of a batch, unless a single row has more.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
 
-/// Bytes of a row of fixed width of which no batch is too large.
+/// Maximum bytes of a fixed-width row with which no batch is too large.
 const NARROW_BYTES: usize = BATCH_BYTES / 8192;
 
-/// Rows beside its own that a window looks at in batches that nobody accounts for.
+/// Maximum distance in rows up to which a window reads batches that are not accounted for.
 const NEAR_ROWS: i128 = 1000;
 
-/// Bytes of a batch of rows that each have a copy of the widest one of another input.
+/// Maximum bytes of a batch of rows that each have a copy of the widest row of another input.
 const REPEATED_BYTES: usize = 64 << 20;
 
-/// Bytes that unnesting one row may make.
+/// Maximum bytes into which one row may be unnested.
 const UNNESTED_BYTES_MAX: usize = 128 << 20;
 
-/// Times that a window holds its input: as batches, and as one batch.
+/// Number of copies that a window holds of its input: as batches, and as one batch.
 const WINDOW_COPIES: usize = 2;
 
-/// Puts [`BoundedExec`] below each operator. The last rule, since others look at which operators follow
-/// each other.
+/// Physical optimizer rule that inserts [`BoundedExec`] below each operator. It runs last, since other rules depend on
+/// which operators follow each other.
 #[derive(Debug)]
 pub(super) struct BoundBatches {
-    /// For rows that operators keep without accounting for them.
+    /// For rows that operators buffer without accounting for them.
     pub(super) pool: Arc<dyn MemoryPool>,
 }
 
@@ -109,8 +109,8 @@ impl BoundBatches {
             return Arc::clone(input);
         }
         if is_narrow && !is_kept {
-            // Of few rows a join makes many without a look at its inputs, which are what lets others run meanwhile, and
-            // a query be stopped.
+            // A join may produce many rows from few without polling its inputs, and polls of inputs are where other
+            // tasks get to run, and a query can be cancelled.
             return match is_join(input) {
                 true => Arc::new(CooperativeExec::new(Arc::clone(input))),
                 false => Arc::clone(input),
@@ -125,19 +125,19 @@ impl BoundBatches {
 enum Use {
     /// It copies them, batch by batch.
     Copied,
-    /// It copies one of them into each row of a batch: the views, or what they show.
+    /// It copies one of them into each row of a batch: the views, or the values behind them.
     Repeated(Views),
-    /// It makes a row for each element of the lists in these columns, at these depths.
+    /// It produces a row for each element of the lists in these columns, at these depths.
     Unnested(Vec<(usize, usize)>),
-    /// It copies arguments of these windows in one of them, which may be of an earlier batch, into each row
-    /// of a batch.
+    /// It copies the arguments of these windows in one of the rows, possibly of an earlier batch, into each row of a
+    /// batch.
     Carried(Vec<Arc<dyn WindowExpr>>),
-    /// It keeps all of them until the end, and does not account for it; and it copies arguments of these
-    /// windows in one of them into each.
+    /// It buffers all of them until the end, without accounting for them; and it copies the arguments of these windows
+    /// in one of them into each.
     Gathered(Vec<Arc<dyn WindowExpr>>),
-    /// It keeps values until the end, and accounts for the views alone.
+    /// It buffers values until the end, and accounts only for the views.
     Collected,
-    /// It keeps batches until it spills them, and accounts for all of their buffers.
+    /// It buffers batches until it spills them, and accounts for all of their buffers.
     Sorted,
 }
 
@@ -164,7 +164,7 @@ impl Use {
             let collects = aggregate.aggr_expr().iter().any(|one| one.fun().name() == "array_agg");
             return if collects { Self::Collected } else { Self::Copied };
         }
-        // One with a limit keeps few rows, and compacts them itself.
+        // A sort with a limit buffers few rows, and compacts them itself.
         if let Some(sort) = operator.downcast_ref::<SortExec>() {
             return if sort.fetch().is_none() { Self::Sorted } else { Self::Copied };
         }
@@ -182,7 +182,7 @@ fn is_join(operator: &Arc<dyn ExecutionPlan>) -> bool {
         || operator.is::<SortMergeJoinExec>()
 }
 
-/// Passes batches on, cut to a bounded number of bytes.
+/// Passes batches on, split to a bounded number of bytes.
 #[derive(Clone, Debug)]
 struct BoundedExec {
     input: Arc<dyn ExecutionPlan>,
@@ -248,7 +248,7 @@ impl ExecutionPlan for BoundedExec {
         let kept = MemoryConsumer::new(self.name()).register(&self.pool);
         let batches = self.input.execute(partition, context)?;
         let used = self.used.clone();
-        // Of the batches so far: bytes of the widest arguments of windows, rows, and bytes of their output.
+        // Over all batches so far: bytes of the widest arguments of windows, rows, and bytes of the windows' output.
         let (mut widest, mut rows, mut outputs) = (0_usize, 0_usize, 0_usize);
         let pieces = batches.map(move |batch| {
             let batch = batch?;
@@ -266,7 +266,7 @@ impl ExecutionPlan for BoundedExec {
                 }
                 Use::Gathered(windows) => {
                     let kept_bytes = batch.get_array_memory_size().saturating_mul(WINDOW_COPIES);
-                    // As if all rows so far got the widest of all arguments so far.
+                    // An upper bound: as if each row so far got the widest arguments so far.
                     widest = widest.max(widest_argument(&batch, windows)?);
                     rows = rows.saturating_add(batch.num_rows());
                     let made = widest.saturating_mul(rows);
@@ -282,12 +282,12 @@ impl ExecutionPlan for BoundedExec {
             Ok(pieces(&batch, rows_max))
         });
         let pieces = pieces.map_ok(|pieces| stream::iter(pieces.into_iter().map(Ok))).try_flatten();
-        // One batch may become many, of which each takes as long as a batch.
+        // One batch may be split into many, each of which takes as long as a batch.
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(schema, pieces))))
     }
 }
 
-/// Those of the windows that make values of no fixed width, for each row one.
+/// The windows that return a value of variable width for each row.
 fn wide(windows: &[Arc<dyn WindowExpr>]) -> Vec<Arc<dyn WindowExpr>> {
     let is_wide = |window: &&Arc<dyn WindowExpr>| {
         let field = window.field();
@@ -296,7 +296,7 @@ fn wide(windows: &[Arc<dyn WindowExpr>]) -> Vec<Arc<dyn WindowExpr>> {
     windows.iter().filter(is_wide).cloned().collect()
 }
 
-/// Bytes of the widest arguments of windows in a batch, together.
+/// Total bytes of the widest value of each argument of windows in a batch.
 fn widest_argument(batch: &RecordBatch, windows: &[Arc<dyn WindowExpr>]) -> Result<usize> {
     let mut sum: usize = 0;
     for window in windows {
@@ -308,8 +308,8 @@ fn widest_argument(batch: &RecordBatch, windows: &[Arc<dyn WindowExpr>]) -> Resu
     Ok(sum)
 }
 
-/// Whether a window looks no further than some rows back or ahead, or at sums of all before: by its frame
-/// and by arguments such as that of `lead`.
+/// Whether a window only reads a limited number of rows before or after, or running aggregates: determined by its frame
+/// and by arguments such as the offset of `lead`.
 fn is_near(window: &Arc<dyn WindowExpr>) -> bool {
     let frame = window.get_window_frame();
     let near = |value: &ScalarValue| {
@@ -338,7 +338,7 @@ fn exhausted(what: &str, kept: &MemoryReservation) -> DataFusionError {
     DataFusionError::ResourcesExhausted(error)
 }
 
-/// Bytes of what views show.
+/// Bytes of the values behind views.
 fn viewed(batch: &RecordBatch) -> usize {
     let columns = batch.columns().iter().map(|column| {
         let in_full = sizes::total(column, Views::Expanded);
@@ -347,7 +347,7 @@ fn viewed(batch: &RecordBatch) -> usize {
     columns.fold(0, usize::saturating_add)
 }
 
-/// The batch in pieces of at most [`BATCH_BYTES`] and `rows_max` rows. Nothing is copied.
+/// Splits the batch into slices of at most [`BATCH_BYTES`] and `rows_max` rows, without copying.
 fn pieces(batch: &RecordBatch, rows_max: usize) -> Vec<RecordBatch> {
     let total = batch.columns().iter().map(|column| sizes::total(column, Views::Expanded));
     let total = total.fold(0, usize::saturating_add);
@@ -370,7 +370,7 @@ fn bytes_of_rows<'a>(
     bytes
 }
 
-/// Slices of the batch, of rows that have at most [`BATCH_BYTES`] by `bytes`, or of one row.
+/// Slices of the batch with at most [`BATCH_BYTES`] according to `bytes`, or with a single row.
 fn cut(batch: &RecordBatch, bytes: &[usize], rows_max: usize) -> Vec<RecordBatch> {
     let (mut slices, mut start, mut sum) = (Vec::new(), 0, 0_usize);
     for (row, own) in bytes.iter().enumerate() {
@@ -399,7 +399,7 @@ fn check_widest(batch: &RecordBatch, views: Views, rows_max: usize) -> Result<()
     Ok(())
 }
 
-/// The batch in pieces whose rows make at most [`BATCH_BYTES`] when the lists in `lists` are unnested.
+/// Slices of the batch that become at most [`BATCH_BYTES`] when the lists in `lists` are unnested.
 fn unnestable(batch: &RecordBatch, lists: &[(usize, usize)]) -> Result<Vec<RecordBatch>> {
     let is_list = |at: usize| lists.iter().any(|(list, _)| *list == at);
     let others = batch.columns().iter().enumerate().filter(|(at, _)| !is_list(*at));
@@ -407,7 +407,8 @@ fn unnestable(batch: &RecordBatch, lists: &[(usize, usize)]) -> Result<Vec<Recor
     let mut bytes = bytes_of_rows(batch.num_rows(), others, Views::Shared);
     let mut made = vec![0; batch.num_rows()];
     let mut elements = vec![1_usize; batch.num_rows()];
-    // Lists in lists are unnested one level after the other, and at each all else is copied, other lists too.
+    // Nested lists are unnested one level after another, and at each level everything else is copied, including other
+    // lists.
     let is_deep = lists.len() > 1 && lists.iter().any(|(_, depth)| *depth > 1);
     for (at, depth) in lists {
         let Some(column) = batch.columns().get(*at) else { continue };
@@ -418,7 +419,7 @@ fn unnestable(batch: &RecordBatch, lists: &[(usize, usize)]) -> Result<Vec<Recor
         }
     }
     for ((bytes, made), elements) in bytes.iter_mut().zip(made).zip(elements) {
-        // An index for each row that is made says where it comes from.
+        // Unnesting also makes an index for each output row, of the input row from which it comes.
         let each = bytes.saturating_add(size_of::<u64>());
         *bytes = each.saturating_mul(elements).saturating_add(made);
         if *bytes > UNNESTED_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Upper bounds of what a call of a function takes, from its arguments: [`Bounds`]. They are cheap to
-//! find beside the call, and hold before anything is allocated.
+//! Upper bounds of the bytes and steps of a function call, from its arguments: [`Bounds`]. They are cheap to compute
+//! compared with the call, and are known before anything is allocated.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -15,23 +15,24 @@ use crate::guard::sizes;
 use crate::guard::sizes::Views;
 use weir_event::pattern::{PatternError, Size, UNKNOWN_STATES};
 
-/// Bytes for a row beside its values: offsets, views, validity.
+/// Bytes per row besides its values: offsets, views, validity.
 const ROW_BYTES: usize = 24;
 
-/// Steps for a byte of a text that is matched with a pattern, at least.
+/// Minimum steps per byte of a text that is matched with a pattern.
 const STEPS_PER_BYTE: usize = 500;
 
-/// Steps to compile a state of a pattern that differs from row to row. It takes some memory as well, as long as the call
-/// does.
+/// Steps to compile a state of a pattern that differs from row to row. It takes some memory as well, for the duration
+/// of the call.
 const STEPS_PER_STATE: usize = 5000;
 
-/// Characters that one character of a format can become.
+/// Maximum characters to which one character of a format can expand.
 const FORMATTED_CHARACTERS: usize = 40;
 
-/// Bytes that a number or a time takes as text, or a null that has no text.
+/// Bytes of a number or a time as text, or of a null of a type that has no text.
 const PLAIN_TEXT_BYTES: usize = 32;
 
-/// Views and offsets for a character that a group matches, of which each match has one at least, or for nothing.
+/// Bytes of views and offsets per character that a group matches, of which each match has at least one, or per empty
+/// match.
 const BYTES_PER_MATCH: usize = 40;
 
 /// Bytes of SHA-512.
@@ -39,7 +40,7 @@ const DIGEST_BYTES: usize = 64;
 
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
 
-/// A figure of each row.
+/// A number per row.
 #[derive(Debug)]
 enum Figures<T> {
     Same(T),
@@ -68,28 +69,28 @@ impl<T: Copy + Default> Figures<T> {
     }
 }
 
-/// Bounds of the rows of one call.
+/// Bounds of each row of one call.
 #[derive(Debug)]
 pub(super) struct Bounds {
     rule: Rule,
     /// Bytes of the values of each argument.
     bytes: Vec<Figures<usize>>,
-    /// How many of something each row of the output has, where an argument says that.
+    /// A count of each output row, such as of elements, where an argument defines it.
     count: Figures<usize>,
-    /// Bytes of the nulls with which lists are filled up, for each element.
+    /// Bytes of one of the nulls with which lists are padded.
     null: usize,
     /// Bytes of constants, which functions repeat for each row.
     constants: usize,
-    /// What the pattern takes, where there is one.
+    /// Steps of matching the pattern, if there is one.
     pattern: Figures<Work>,
 }
 
-/// What a pattern takes of a row.
+/// Steps of a pattern for a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     /// Steps to compile it.
     compiled: usize,
-    /// Steps for a byte of the text that it is looked for in.
+    /// Steps per byte of the text in which it is searched.
     per_byte: usize,
 }
 
@@ -98,7 +99,7 @@ impl Bounds {
     ///
     /// # Errors
     ///
-    /// An argument is damaged.
+    /// An argument is invalid.
     pub(super) fn new(rule: Rule, arguments: &[ColumnarValue]) -> Result<Self> {
         let bytes = arguments.iter().map(|argument| Figures::of(argument, lengths));
         let bytes = bytes.collect::<Result<Vec<_>>>()?;
@@ -125,7 +126,7 @@ impl Bounds {
             (Cost::Pattern, [_, pattern, ..]) => Figures::of(pattern, works)?,
             _ => Figures::Same(Work::default()),
         };
-        // One that is the same for all rows is compiled once for many.
+        // A pattern that is the same for all rows is compiled only once for many of them.
         let pattern = match pattern {
             Figures::Same(work) => Figures::Same(Work { compiled: 0, ..work }),
             each @ Figures::Each(_) => each,
@@ -141,7 +142,7 @@ impl Bounds {
         self.bytes.iter().fold(0, |sum: usize, bytes| sum.saturating_add(bytes.at(row)))
     }
 
-    /// Most bytes that the call allocates for a row.
+    /// Maximum bytes that the call allocates for a row.
     pub(super) fn bytes(&self, row: usize) -> usize {
         let of = |index| self.argument(index, row);
         let count = self.count.at(row);
@@ -153,7 +154,7 @@ impl Bounds {
                 self.arguments(row).saturating_add(between)
             }
             Output::Repeated => count.saturating_mul(of(0).saturating_add(size_of::<u64>())),
-            // Builders reserve four bytes for a character.
+            // Builders reserve four bytes per character.
             Output::Padded => count.saturating_mul(4).saturating_add(self.arguments(row)),
             Output::Replaced => {
                 let occurrences = match of(1) {
@@ -163,8 +164,8 @@ impl Bounds {
                 occurrences.saturating_mul(of(2)).saturating_add(of(0))
             }
             Output::PatternReplaced => {
-                // Empty matches lie between all characters. A group is named by two characters, and all
-                // matches together are no longer than the text.
+                // Empty matches are possible between all characters. A reference to a group takes two characters, and
+                // all matches together are no longer than the text.
                 let texts = of(0).saturating_add(1).saturating_mul(of(2));
                 let groups = of(0).saturating_mul(of(2) / 2);
                 texts.saturating_add(groups).saturating_add(of(0))
@@ -188,7 +189,7 @@ impl Bounds {
                 let element = of(2).max(self.null).saturating_add(size_of::<u64>());
                 count.saturating_mul(element).saturating_add(of(0).saturating_mul(2))
             }
-            // A vector that grows has up to twice its elements.
+            // A growing vector has capacity for up to twice its elements.
             Output::Series => count.saturating_mul(2 * size_of::<u64>()),
             Output::Zipped => {
                 let offsets = self.bytes.len().saturating_mul(size_of::<u64>());
@@ -201,7 +202,7 @@ impl Bounds {
         output.saturating_add(self.constants).saturating_add(ROW_BYTES)
     }
 
-    /// Most steps that the call makes for a row.
+    /// Maximum steps of the call for a row.
     pub(super) fn steps(&self, row: usize) -> usize {
         match self.rule.cost {
             Cost::Linear => 0,
@@ -218,11 +219,11 @@ impl Bounds {
     }
 }
 
-/// What each of these patterns takes.
+/// The steps of each of these patterns.
 ///
 /// # Errors
 ///
-/// One is beyond the limits of those of users.
+/// A pattern exceeds the limits of users' patterns.
 fn works(patterns: &ArrayRef) -> Result<Vec<Work>> {
     let patterns = cast(patterns, &DataType::Utf8View)?;
     let patterns = patterns.as_string_view().iter();
@@ -240,7 +241,7 @@ fn work(pattern: &str) -> Result<Work> {
     Ok(Work { compiled, per_byte: per_byte.max(STEPS_PER_BYTE) })
 }
 
-/// Bytes of the values alone, without offsets and views.
+/// Bytes of the values only, without offsets and views.
 fn lengths(array: &ArrayRef) -> Result<Vec<usize>> {
     let overhead = match array.data_type() {
         DataType::Utf8 | DataType::Binary => size_of::<i32>(),
@@ -252,7 +253,7 @@ fn lengths(array: &ArrayRef) -> Result<Vec<usize>> {
     Ok(rows.map(|bytes| bytes.saturating_sub(overhead)).collect())
 }
 
-/// Elements of the longest list of each row.
+/// Length of the longest list of each row.
 fn longest(lists: &[ColumnarValue]) -> Result<Figures<usize>> {
     let elements = |array: &ArrayRef| Ok(sizes::elements(array, 1));
     let lists = lists.iter().map(|list| Figures::of(list, elements));
@@ -278,14 +279,14 @@ fn null_element(list: &ColumnarValue) -> usize {
     }
 }
 
-/// The values of an array of numbers; less than none is none.
+/// The values of an array of numbers; negative ones count as 0.
 fn counts(array: &ArrayRef) -> Result<Vec<usize>> {
     let numbers = cast(array, &DataType::Int64)?;
     let numbers = numbers.as_primitive::<Int64Type>().iter();
     Ok(numbers.map(|number| number.map_or(0, |n| usize::try_from(n).unwrap_or(0))).collect())
 }
 
-/// Elements of `range(start, stop, step)`, and of shorter forms.
+/// Number of elements of `range(start, stop, step)`, and of its shorter forms.
 fn series(arguments: &[ColumnarValue]) -> Result<Figures<usize>> {
     let (start, stop, step) = match arguments {
         [stop] => (None, stop, None),
@@ -317,7 +318,7 @@ fn series(arguments: &[ColumnarValue]) -> Result<Figures<usize>> {
     })
 }
 
-/// Numbers as they are, times and steps between times in nanoseconds.
+/// Numbers as they are; times and intervals in nanoseconds.
 fn places(array: &ArrayRef) -> Result<Vec<Option<i128>>> {
     let unit = match array.data_type() {
         DataType::Interval(unit) => return Ok(intervals(array, *unit)),
@@ -335,13 +336,13 @@ fn places(array: &ArrayRef) -> Result<Vec<Option<i128>>> {
     Ok(numbers.map(|number| number.map(|n| i128::from(n).saturating_mul(unit))).collect())
 }
 
-/// The shortest time that each interval can be. One whose parts have different signs may be none at all.
+/// Lower bound of the duration of each interval. If its parts have different signs, they may cancel out to nothing.
 fn intervals(array: &ArrayRef, unit: IntervalUnit) -> Vec<Option<i128>> {
     let shortest = |months: i32, days: i32, nanos: i64| {
         let (months, days, nanos) = (i128::from(months), i128::from(days), i128::from(nanos));
         let is_mixed = [months, days, nanos].iter().any(|part| *part < 0)
             && [months, days, nanos].iter().any(|part| *part > 0);
-        // A month has 28 days or more, and a day 23 hours or more.
+        // A month has at least 28 days, and a day at least 23 hours.
         let hours = months.saturating_mul(28 * 24).saturating_add(days.saturating_mul(23));
         if is_mixed { 0 } else { hours.saturating_mul(NANOS_PER_HOUR).saturating_add(nanos) }
     };

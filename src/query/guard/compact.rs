@@ -1,6 +1,6 @@
-//! [`compact`]: a batch without what its buffers hold of other rows. A slice of a batch, and views of the
-//! values of a data page, keep all of the buffer that they show a part of; operators that keep batches
-//! account for those buffers with each of them, and run out of memory that they do not need.
+//! Copies a batch to release what its buffers hold of other rows: [`compact`]. A slice of a batch, and views of the
+//! values of a data page, keep the whole buffer in memory; operators that buffer batches account for such a buffer with
+//! each of them, and run out of memory that they do not need.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::guard::sizes::Views;
 /// Bytes of other rows that are not worth a copy.
 const SPARE_BYTES: usize = 16 << 10;
 
-/// `batch`, copied if more than half of what it keeps is of other rows. Views within lists go on to share
+/// `batch`, copied if more than half of the memory that it keeps belongs to other rows. Views inside lists still share
 /// their buffers.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(batch.schema(), columns.collect::<Result<_, _>>()?)
 }
 
-/// First the rows, since values that fit into their views have no buffers to collect.
+/// The rows are taken first, as values that are inlined in their views have no buffers to collect.
 fn copied(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, ArrowError> {
     let column = take(column, rows, None)?;
     Ok(match column.data_type() {

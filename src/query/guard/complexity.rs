@@ -1,6 +1,6 @@
-//! How much SQL is planned: [`check`]. Plans are trees that are walked by recursion, and a chain such as
-//! `1 + 1 + ...` is a tree as deep as it is long: beyond the stack of a thread it would take the process
-//! down. Lists of values are flat, hence free.
+//! Limits the size of SQL that is planned: [`check`]. Plans are trees that are walked recursively, and a chain such as
+//! `1 + 1 + ...` is a tree as deep as it is long: exceeding the stack of a thread would crash the process. Lists of
+//! values are flat, and therefore not counted.
 
 use std::ops::ControlFlow;
 
@@ -11,11 +11,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::dialect::walk::each_expression;
 use crate::kernel::error::QueryError;
 
-/// Words and operators of a query at most; literals, commas and parentheses are not counted.
+/// Maximum words and operators of a query; literals, commas and parentheses are not counted.
 pub const WORDS_MAX: usize = 2000;
 
-/// Stack of a thread that plans and runs queries. With [`WORDS_MAX`] operators in a chain about
-/// a quarter of it is used.
+/// Stack size of a thread that plans and runs queries. A chain of [`WORDS_MAX`] operators uses about a quarter of it.
 pub const STACK_BYTES: usize = 64 << 20;
 
 /// Refuses a query that is too long to be planned.
@@ -33,13 +32,14 @@ pub fn check(sql: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// How many words and operators SQL has. What is no sequence of tokens has none: the parser refuses it, in its own words.
+/// Number of words and operators of SQL. It is 0 for text that cannot be tokenized: the parser refuses that, with its
+/// own message.
 pub fn words(sql: &str) -> usize {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
     tokens.iter().filter(|token| counts(token)).count()
 }
 
-/// How many words and operators there are up to each of some tokens, it included.
+/// Running number of words and operators, up to and including each token.
 pub(crate) fn counted(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
     tokens.iter().scan(0_usize, |words, own| {
         *words = words.saturating_add(usize::from(counts(&own.token)));
@@ -47,11 +47,11 @@ pub(crate) fn counted(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Refuses a statement that has become too long: no tree in it is deeper than it has expressions.
+/// Refuses a statement that has become too long: no tree in it is deeper than the number of its expressions.
 ///
 /// # Errors
 ///
-/// It has more than [`WORDS_MAX`] expressions that are no constants.
+/// It has more than [`WORDS_MAX`] expressions that are not constants.
 pub(crate) fn check_tree(query: &Statement) -> Result<(), QueryError> {
     let mut expressions = 0_usize;
     let counted = each_expression(query, |expression| {

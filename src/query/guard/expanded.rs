@@ -1,19 +1,19 @@
-//! How large expressions become when they are simplified: [`check`]. DataFusion writes some operands more than once, such as
-//! those of `coalesce`, which becomes a CASE. Where these stand in each other, each writes out once more what is in it, and a
-//! line of SQL would take more memory than there is.
+//! Limits how large expressions become when they are simplified: [`check`]. DataFusion duplicates some operands, such
+//! as those of `coalesce`, which becomes a CASE. If such functions are nested, the size doubles at each level, and a
+//! line of SQL would exceed the memory.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// Parts of the expressions of one operator of a plan. Each takes some microseconds of planning.
+/// Maximum nodes of the expressions of one plan operator. Each takes some microseconds of planning.
 const PARTS_MAX: usize = 1 << 15;
 
-/// What an argument of those functions counts: it stands twice in a CASE, and for each whether it may be null is looked for in
-/// all that is in it.
+/// Factor for an argument of those functions: it is duplicated in a CASE, and for each copy the planner determines
+/// nullability by visiting all of its nodes.
 const FOR_NULLS: usize = 4;
 
-/// Functions that become a CASE in which their arguments stand twice.
+/// Functions that become a CASE in which their arguments are duplicated.
 const WRITTEN_TWICE: [&str; 3] = ["coalesce", "nvl", "nvl2"];
 
 /// # Errors
@@ -34,7 +34,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// How many parts an expression has at most when it is simplified.
+/// Upper bound of the nodes of an expression after simplification.
 fn size(expression: &Expr) -> usize {
     let times = |own: &Expr, times: usize| size(own).saturating_mul(times);
     match expression {
@@ -44,7 +44,7 @@ fn size(expression: &Expr) -> usize {
         Expr::Between(between) => times(&between.expr, 2)
             .saturating_add(size(&between.low))
             .saturating_add(size(&between.high)),
-        // One of truth values becomes a condition, in which that of a case stands for those behind it as well.
+        // A CASE of truth values is rewritten to a condition, in which each WHEN is repeated for the branches after it.
         Expr::Case(case) if case.expr.is_none() => {
             let written = if case.when_then_expr.len() == 1 { 2 } else { 3 };
             let cases = case.when_then_expr.iter().fold(1_usize, |parts, (when, then)| {
@@ -54,7 +54,7 @@ fn size(expression: &Expr) -> usize {
         }
         other => {
             let mut parts = 1_usize;
-            // Nothing in it fails.
+            // The closure never fails.
             let _ = other.apply_children(|own| {
                 parts = parts.saturating_add(size(own));
                 Ok(TreeNodeRecursion::Continue)
@@ -76,7 +76,7 @@ mod tests {
         size(&(0..times).fold(col("a"), |inner, _| one(inner)))
     }
 
-    /// Goal: what is written out more than once is counted so, and other nesting and chains are as large as they are long.
+    /// Goal: duplicated operands are counted as such, and other nesting and chains have linear size.
     #[test]
     fn what_is_written_out_counts() {
         let values = |inner: Expr| coalesce(vec![lower(inner), lit("x")]);

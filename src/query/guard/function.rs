@@ -1,7 +1,7 @@
-//! A scalar function that is called within limits: [`Guarded`]. Before a call it finds upper bounds of the
-//! memory and the steps that the call takes. It reserves the memory from that of all queries, and keeps
-//! what the output takes reserved until nobody uses the output any more. A call that takes much is made
-//! in pieces, some rows at a time, and between them the query can be stopped.
+//! Wrapper that calls a scalar function within limits: [`Guarded`]. Before a call it computes upper bounds of the
+//! memory and steps of the call. It reserves the memory in the pool of all queries, and keeps the reservation of the
+//! output until the output is dropped. An expensive call is split into pieces of some rows each, and the query can be
+//! cancelled between them.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -31,31 +31,31 @@ use crate::guard::functions::{Cost, Output, Rule};
 use crate::guard::held::hold;
 use crate::guard::running::Running;
 
-/// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
+/// Outputs smaller than this are not accounted for: there are at most some hundreds of them at a time.
 const FREE_BYTES: usize = 64 << 10;
 
-/// Bytes of the output of one piece of a call, unless one row has more.
+/// Maximum bytes of the output of one piece of a call, unless a single row has more.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// Steps of one piece of a call: about half a second.
+/// Maximum steps of one piece of a call: about half a second.
 const PIECE_STEPS: usize = 500_000_000;
 
-/// Steps of a call that keeps a thread of queries from others: some milliseconds.
+/// Steps from which on a call would block a query thread for too long: some milliseconds.
 const ASIDE_STEPS: usize = 5_000_000;
 
-/// Steps of one row at most: a second or two.
+/// Maximum steps of one row: a second or two.
 const ROW_STEPS_MAX: usize = 1_000_000_000;
 
-/// Bytes of the output of a call at most: Arrow counts the bytes of texts in 31 bits.
+/// Maximum bytes of the output of a call: Arrow's text offsets have 31 bits.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
-/// Bytes of a value that planning computes and keeps in the plan, which is copied often. A larger one is
+/// Maximum bytes of a value that planning computes and stores in the plan, which is copied often. A larger one is
 /// computed when the query runs.
 const CONSTANT_BYTES_MAX: usize = 64 << 10;
 
 const TOO_LONG: &str = "takes too long for texts or lists of this length";
 
-/// How a function is called on rows: by itself, or with less work where it gives the same.
+/// How a function is called on rows: directly, or by a faster implementation with the same result.
 type Call = fn(&ScalarUDF, ScalarFunctionArgs) -> Result<ColumnarValue>;
 
 /// A function and its limits.
@@ -78,7 +78,7 @@ impl Guarded {
         Self { inner, rule, pool: Arc::clone(pool), call }
     }
 
-    /// The function within the limits.
+    /// The wrapped function.
     pub(super) fn inner(&self) -> &ScalarUDF {
         &self.inner
     }
@@ -91,14 +91,14 @@ impl Guarded {
         DataFusionError::ResourcesExhausted(format!("{}() {needs}", self.inner.name()))
     }
 
-    /// Nothing yet of the memory of all queries.
+    /// An empty reservation in the pool of all queries.
     fn reservation(&self) -> MemoryReservation {
         MemoryConsumer::new(self.inner.name()).register(&self.pool)
     }
 
     /// # Errors
     ///
-    /// There is not so much left of the memory of all queries.
+    /// The pool does not have so much memory left.
     fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> Result<()> {
         let free = bytes < FREE_BYTES;
         if !free && (bytes > CALL_BYTES_MAX || reservation.try_grow(bytes).is_err()) {
@@ -107,8 +107,8 @@ impl Guarded {
         Ok(())
     }
 
-    /// Whether a call needs no closer look: it makes nothing but narrow values, and copies of its constants
-    /// for each row are small.
+    /// Whether a call needs no bounds: it returns only narrow values, and copies of its constants for each row are
+    /// small.
     fn is_small(&self, arguments: &ScalarFunctionArgs) -> bool {
         let constants = arguments.args.iter().map(|argument| match argument {
             ColumnarValue::Scalar(value) => value.size(),
@@ -119,7 +119,7 @@ impl Guarded {
             && constants.saturating_mul(arguments.number_rows) <= PIECE_BYTES
     }
 
-    /// Rows that are computed at a time, and the most bytes that each of these pieces takes.
+    /// The row ranges that are computed at a time, and the maximum bytes of each.
     fn pieces(&self, bounds: &Bounds, rows: usize) -> Result<Vec<(Range<usize>, usize)>> {
         let mut pieces = Vec::new();
         let (mut start, mut bytes, mut steps) = (0, 0_usize, 0_usize);
@@ -140,7 +140,8 @@ impl Guarded {
         Ok(pieces)
     }
 
-    /// Of constants: one row, whose output may be kept in the plan or stands for all rows.
+    /// A call with constant arguments: computes one row, whose output may be stored in the plan or is used for all
+    /// rows.
     fn invoke_constant(
         &self,
         mut arguments: ScalarFunctionArgs,
@@ -165,13 +166,13 @@ impl Guarded {
         if running.is_planning() || bytes < FREE_BYTES {
             return Ok(ColumnarValue::Scalar(value));
         }
-        // Whoever uses a constant makes as many copies as there are rows; so they are made here.
+        // Consumers of a constant copy it for each row without accounting; so the copies are made here.
         reservation.free();
         self.reserve(&reservation, bytes)?;
         Ok(ColumnarValue::Array(hold(&value.to_array_of_size(rows)?, reservation)?))
     }
 
-    /// One piece of a call, whose output keeps its memory reserved.
+    /// Computes one piece of a call; its output keeps its memory reserved.
     fn invoke_piece(&self, arguments: ScalarFunctionArgs, bytes: usize) -> Result<ArrayRef> {
         let rows = arguments.number_rows;
         let reservation = self.reservation();
@@ -222,7 +223,7 @@ impl Guarded {
     }
 }
 
-/// The arguments of some rows of a call.
+/// The arguments of a range of rows of a call.
 fn sliced(arguments: &ScalarFunctionArgs, rows: Range<usize>) -> ScalarFunctionArgs {
     let mut arguments = arguments.clone();
     arguments.number_rows = rows.len();
@@ -248,12 +249,12 @@ impl Hash for Guarded {
     }
 }
 
-/// Everything but the call and what planning makes of it is as of the function itself.
+/// Everything but the call and its simplification is delegated to the function.
 impl ScalarUDFImpl for Guarded {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let running = Running::of(&arguments.config_options);
         running.check()?;
-        // A call of constants is made even where there is no row that needs it.
+        // A call with constant arguments is made even if no row needs it.
         if arguments.number_rows == 0 {
             let nothing = new_empty_array(arguments.return_field.data_type());
             return Ok(ColumnarValue::Array(nothing));
@@ -269,7 +270,7 @@ impl ScalarUDFImpl for Guarded {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        // Of a match it would make an operator, which has no limits.
+        // The function would simplify a match to an operator, which has no limits.
         if matches!(self.rule.cost, Cost::Pattern | Cost::Wildcards) {
             return Ok(ExprSimplifyResult::Original(args));
         }

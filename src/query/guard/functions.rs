@@ -1,10 +1,10 @@
-//! Every function of SQL, and how much of memory and time a call of it may take: [`class`]. A function
-//! that stands in no class fails a test, so a new version of DataFusion cannot add one unseen.
+//! Classification of every SQL function by the memory and time that a call may take: [`class`]. A test fails for a
+//! function without a class, so a new version of DataFusion cannot add one unnoticed.
 
-/// What is done about a scalar function.
+/// How a scalar function is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Called as it is: the output is a part of the arguments, and optimizer rules look for its type.
+    /// Called directly: the output is a part of the arguments, and optimizer rules look for the function's type.
     Plain,
     /// Called within the limits of its rule.
     Guarded(Rule),
@@ -12,31 +12,31 @@ pub(super) enum Class {
     Absent,
 }
 
-/// Bounds of a call, from its arguments.
+/// How the bounds of a call follow from its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// How large the output can be.
+    /// Maximum size of the output.
     pub(super) output: Output,
-    /// How long it can take.
+    /// Maximum duration.
     pub(super) cost: Cost,
 }
 
-/// Most bytes of the output of a row.
+/// Maximum bytes of the output for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// A number, a truth value, a time, or a text as short.
+    /// A number, a truth value, a time, or a text as short as these.
     Narrow,
-    /// So many times the arguments.
+    /// The size of the arguments times this factor.
     Times(usize),
-    /// The arguments, and the first one between each two of the others.
+    /// The arguments, with the first one between each two of the others.
     Joined,
-    /// The first argument, as often as the second says.
+    /// The first argument, repeated by the second.
     Repeated,
-    /// As many characters as the second argument says.
+    /// As many characters as the value of the second argument.
     Padded,
-    /// The first argument, the third in place of each occurrence of the second.
+    /// The first argument, with each occurrence of the second replaced by the third.
     Replaced,
-    /// The same, where the second is a pattern and the third may name its groups.
+    /// The same, where the second is a pattern and the third may refer to its groups.
     PatternReplaced,
     /// A text for each group of the second argument, a pattern.
     Groups,
@@ -44,30 +44,30 @@ pub(super) enum Output {
     AllGroups,
     /// The elements of the first argument as text, with the second between them and the third for nulls.
     ElementsJoined,
-    /// The first argument, the third in place of any of its elements.
+    /// The first argument, with any of its elements replaced by the third.
     ElementsReplaced,
-    /// As many elements as the second argument says, of the size of the third.
+    /// As many elements as the value of the second argument, of the size of the third.
     Resized,
     /// The numbers or times from the first argument to the second in steps of the third.
     Series,
-    /// Lists made as long as the longest of them.
+    /// Lists padded to the length of the longest of them.
     Zipped,
-    /// A time, written as the second argument says.
+    /// A time, formatted with the second argument.
     Formatted,
-    /// As many bytes as the longest digest has.
+    /// As many bytes as the longest digest.
     Digest,
 }
 
-/// Most steps of a row, of about a nanosecond each.
+/// Maximum steps for a row, of about a nanosecond each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
-    /// In proportion to arguments and output.
+    /// Linear in the size of arguments and output.
     Linear,
     /// The product of the lengths of the first two arguments.
     Product,
-    /// The length of the first argument times the states of a pattern that can be active at once.
+    /// The length of the first argument times the pattern states that can be active at once.
     Pattern,
-    /// The same of a pattern of LIKE, whose states are its characters.
+    /// The same for a LIKE pattern, whose states are its characters.
     Wildcards,
 }
 
@@ -81,7 +81,7 @@ const fn costly(output: Output, cost: Cost) -> Class {
 
 /// Scalar functions by class.
 const SCALAR: &[(Class, &[&str])] = &[
-    // Found by their type where fields of files are read.
+    // Looked up by its type where fields of files are read.
     (Class::Plain, &["get_field"]),
     (
         guarded(Output::Narrow),
@@ -298,7 +298,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "unhex",
         ],
     ),
-    // Letters change their length, by at most three times in UTF-8.
+    // Case changes the length of letters, by a factor of at most three in UTF-8.
     (
         guarded(Output::Times(4)),
         &[
@@ -312,7 +312,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "upper",
         ],
     ),
-    // Eight bytes for an element of one.
+    // Eight bytes for an element of one byte.
     (
         guarded(Output::Times(8)),
         &[
@@ -331,7 +331,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "funnel_steps",
         ],
     ),
-    // A view, or an offset, for each character.
+    // A view or an offset for each character.
     (
         guarded(Output::Times(20)),
         &[
@@ -391,10 +391,10 @@ const SCALAR: &[(Class, &[&str])] = &[
     (
         Class::Absent,
         &[
-            // They tell of files, which hold the events of all projects.
+            // They reveal files, which contain the events of all projects.
             "file_row_index",
             "input_file_name",
-            // Types of Arrow, such as lists of a fixed length of billions; CAST has those of SQL.
+            // They accept Arrow types, such as lists of a fixed length of billions; CAST accepts those of SQL.
             "arrow_cast",
             "arrow_field",
             "arrow_metadata",
@@ -406,7 +406,7 @@ const SCALAR: &[(Class, &[&str])] = &[
     ),
 ];
 
-/// Aggregate functions: what they gather is accounted for by the operator that calls them.
+/// Aggregate functions: the operator that calls them accounts for their state.
 #[cfg(test)]
 const AGGREGATE: &[&str] = &[
     "any_value",
@@ -450,7 +450,7 @@ const AGGREGATE: &[&str] = &[
     "var_pop",
 ];
 
-/// Window functions: a value of the partition, or a number, for each row.
+/// Window functions: for each row a value of the partition, or a number.
 #[cfg(test)]
 const WINDOW: &[&str] = &[
     "cume_dist",
@@ -466,27 +466,27 @@ const WINDOW: &[&str] = &[
     "row_number",
 ];
 
-/// Functions in FROM: they make rows batch by batch.
+/// Table functions: they produce rows batch by batch.
 #[cfg(test)]
 const TABLE: &[&str] = &["generate_series", "range"];
 
-/// Functions of functions. They copy what the inner function names for each element of a list, before it
-/// is called.
+/// Higher-order functions of DataFusion. Before the inner function is called, they copy the columns that it uses for
+/// each list element.
 pub(super) const HIGHER_ORDER_ABSENT: &[&str] =
     &["array_any_match", "array_filter", "array_first", "array_transform"];
 
-/// Those of ours, which take some elements at a time.
+/// Our own, which process a limited number of elements at a time.
 #[cfg(test)]
 const HIGHER_ORDER: &[&str] =
     &["array_reverse_sort_by", "array_sort_by", "arrayfilter", "arraymap"];
 
-/// The class of the scalar function with this name; none of what DataFusion does not have.
+/// The class of the scalar function with this name; `None` for functions that are not DataFusion's.
 pub(super) fn class(name: &str) -> Option<Class> {
     let mut classes = SCALAR.iter();
     classes.find(|(_, names)| names.contains(&name)).map(|(class, _)| *class)
 }
 
-/// Names of scalar functions that SQL does not have.
+/// Names of scalar functions that are not available in SQL.
 pub(super) fn absent() -> impl Iterator<Item = &'static str> {
     let classes = SCALAR.iter().filter(|(class, _)| *class == Class::Absent);
     classes.flat_map(|(_, names)| names.iter().copied())
@@ -510,7 +510,7 @@ mod tests {
         state
     }
 
-    /// `listed` has each of `registered` once, and nothing else.
+    /// Asserts that `listed` has each of `registered` once, and nothing else.
     fn same<'a>(
         listed: impl Iterator<Item = &'static str>,
         registered: impl Iterator<Item = &'a str>,
@@ -524,8 +524,8 @@ mod tests {
         assert!(differing.is_empty(), "not on both sides: {differing:?}");
     }
 
-    /// Goal: nobody calls a function whose memory and time were not thought about. Method: all that is
-    /// registered, by its own name, against the lists here. What fails: a function that is new or gone.
+    /// Goal: no function can be called whose memory and time were not considered. Method: compares all registered
+    /// functions, by their own names, with the lists here. It fails for a function that is new or removed.
     #[test]
     fn each_function_is_in_exactly_one_class() {
         let state = everything();

@@ -1,4 +1,4 @@
-//! Memory that is reserved for as long as an array is in use, wherever it goes: [`hold`].
+//! Ties a memory reservation to the lifetime of an array's buffers: [`hold`].
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use arrow::error::ArrowError;
 use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-/// Smaller buffers are left as they are: they do not matter, and are many.
+/// Minimum bytes of a buffer that is held: smaller ones do not matter, and are many.
 const HELD_BYTES_MIN: usize = 4096;
 
-/// A buffer and the reservation for it. The reservation ends with the last reference to the buffer.
+/// A buffer and its reservation, which ends with the last reference to the buffer.
 struct Held {
     buffer: Buffer,
     _reservation: Arc<MemoryReservation>,
@@ -23,11 +23,11 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// The same array, whose buffers keep `reservation` until the last of them is dropped. Nothing is copied.
+/// The same array, with buffers that keep `reservation` until the last of them is dropped. Nothing is copied.
 ///
 /// # Errors
 ///
-/// The array is not valid: a bug of what made it.
+/// The array is not valid: a bug of the code that made it.
 pub(super) fn hold(
     array: &ArrayRef,
     reservation: MemoryReservation,

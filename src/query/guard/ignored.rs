@@ -1,5 +1,6 @@
-//! Parts of a statement that the parser reads and DataFusion's planner leaves out: each would be answered as if it were
-//! not there, so it is refused by its name. What the planner refuses itself is not here.
+//! Clauses of a statement that the parser accepts and DataFusion's planner silently drops: the result would be as if
+//! they were not there, so each is refused with its name in the error. Clauses that the planner refuses itself are not
+//! included.
 
 use std::ops::ControlFlow;
 
@@ -12,13 +13,13 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::walk::walk;
 
-/// Words of ClickHouse that the parser takes for the alias of a table, where they are no name in quotes.
+/// ClickHouse keywords that the parser takes for a table's alias if they are not quoted.
 const WORDS_AS_ALIASES: [&str; 13] = [
     "ALL", "ANTI", "ANY", "ARRAY", "ASOF", "FINAL", "FORMAT", "GLOBAL", "PASTE", "PREWHERE",
     "SAMPLE", "SEMI", "SETTINGS",
 ];
 
-/// What is left out of a query.
+/// The clause of a query that would be dropped.
 pub(super) fn of_query(query: &Query) -> Option<String> {
     let Query { with, order_by, limit_clause, locks, for_clause, settings, format_clause, .. } =
         query;
@@ -48,7 +49,7 @@ pub(super) fn of_query(query: &Query) -> Option<String> {
     left_out.map(unavailable).or_else(|| of_tables.next()).or_else(named)
 }
 
-/// What is left out of a table of WITH.
+/// The clause of a CTE that would be dropped.
 fn of_named(table: &Cte, is_recursive: bool) -> Option<String> {
     if table.from.is_some() {
         return Some(unavailable("FROM behind a table of WITH"));
@@ -64,7 +65,7 @@ fn of_named(table: &Cte, is_recursive: bool) -> Option<String> {
     (is_step && has_more).then(|| unavailable(what)).or_else(|| of_alias(&table.alias))
 }
 
-/// What is left out of a SELECT.
+/// The clause of a SELECT that would be dropped.
 pub(super) fn of_select(select: &Select) -> Option<String> {
     let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
     let of_groups = modifiers.first().map(|modifier| match modifier {
@@ -93,13 +94,13 @@ pub(super) fn of_select(select: &Select) -> Option<String> {
     left_out.map(unavailable).or_else(|| select.from.iter().find_map(of_joins))
 }
 
-/// What joins leave out.
+/// The clause of joins that would be dropped.
 fn of_joins(tables: &TableWithJoins) -> Option<String> {
     let is_global = tables.joins.iter().any(|join| join.global);
     is_global.then(|| unavailable("GLOBAL JOIN"))
 }
 
-/// What is left out of a table in FROM.
+/// The clause of a table in FROM that would be dropped.
 pub(super) fn of_table(table: &TableFactor) -> Option<String> {
     let (left_out, alias) = match table {
         TableFactor::Table {
@@ -148,27 +149,27 @@ pub(super) fn of_table(table: &TableFactor) -> Option<String> {
             None => (None, alias),
         },
         TableFactor::UNNEST { alias, .. } => (None, alias),
-        // The planner has none of the others.
+        // The planner supports no others.
         _ => return None,
     };
     let of_alias = |alias| of_word(alias).or_else(|| of_alias(alias));
     left_out.map(unavailable).or_else(|| alias.as_ref().and_then(of_alias))
 }
 
-/// Names of arguments are not looked at where a function stands in FROM.
+/// Names of arguments of table functions are ignored by the planner.
 fn of_arguments(arguments: &[FunctionArg]) -> Option<&'static str> {
     let is_named = |argument: &FunctionArg| !matches!(argument, FunctionArg::Unnamed(_));
     arguments.iter().any(is_named).then_some("a name of an argument of a function in FROM")
 }
 
-/// The word that stands for an alias behind a table and is none.
+/// The keyword after a table that was parsed as its alias.
 fn of_word(alias: &TableAlias) -> Option<String> {
     let word = alias.name.value.to_uppercase();
     let is_word = alias.name.quote_style.is_none() && WORDS_AS_ALIASES.contains(&word.as_str());
     (is_word && !alias.explicit).then(|| unavailable(&format!("{word} behind a table")))
 }
 
-/// What is left out of an alias.
+/// The part of an alias that would be dropped.
 fn of_alias(alias: &TableAlias) -> Option<String> {
     if alias.at.is_some() {
         return Some(unavailable("AT behind an alias"));
@@ -177,7 +178,7 @@ fn of_alias(alias: &TableAlias) -> Option<String> {
     is_typed.then(|| unavailable("a type in the alias of a table"))
 }
 
-/// What is left out of a call.
+/// The part of a call that would be dropped.
 pub(super) fn of_call(call: &Function, state: &SessionState) -> Option<String> {
     let name = call.name.to_string();
     let lower = name.to_lowercase();
@@ -209,11 +210,11 @@ pub(super) fn of_call(call: &Function, state: &SessionState) -> Option<String> {
     } else {
         return None;
     };
-    // Names of scalar functions come first when the planner looks for one.
+    // The planner looks up scalar functions first.
     let is_scalar = state.scalar_functions().contains_key(&lower)
         || state.higher_order_functions().contains_key(&lower)
         || ["unnest", "unnest_outer"].contains(&lower.as_str());
-    // Of a window these are functions of its rows, which are aggregates elsewhere.
+    // With OVER these are window functions; they are aggregates elsewhere.
     let is_of_rows = ["first_value", "last_value", "nth_value"].contains(&lower.as_str());
     let is_window = call.over.is_some()
         && state.window_functions().contains_key(&lower)
@@ -224,7 +225,7 @@ pub(super) fn of_call(call: &Function, state: &SessionState) -> Option<String> {
     is_left_out.then(|| format!("{name}() takes no {part}"))
 }
 
-/// What is left out of the type of a cast: texts have any length.
+/// The part of a cast's type that would be dropped: texts have any length.
 pub(super) fn of_type(data_type: &DataType) -> Option<String> {
     let has_length = matches!(
         data_type,
@@ -238,12 +239,13 @@ pub(super) fn of_type(data_type: &DataType) -> Option<String> {
     has_length.then(|| unavailable(&format!("a length of {data_type}")))
 }
 
-/// Windows are looked up by their names in the columns of a SELECT alone; elsewhere such a call would be one without OVER.
+/// Whether a part has a call over a named window. The planner resolves those only in the select list; elsewhere such a
+/// call would be treated as one without OVER.
 fn has_window_by_name(part: &impl Visit) -> bool {
     walk(part, &mut WindowNames { queries: 0 }).is_break()
 }
 
-/// Stops at a call over a window that has a name, outside of queries inside, which have windows of their own.
+/// Stops at a call over a named window, except in nested queries, which have their own windows.
 struct WindowNames {
     queries: usize,
 }
@@ -284,7 +286,7 @@ mod tests {
 
     use crate::guard::check;
 
-    /// Statements, and what the refusal of each names; `None` for those that are taken.
+    /// Statements, each with the clause that its error names; `None` for accepted ones.
     const STATEMENTS: &[(&str, Option<&str>)] = &[
         ("SELECT a FROM t SAMPLE 0.1", Some("SAMPLE")),
         ("SELECT a FROM t TABLESAMPLE (10)", Some("SAMPLE")),
@@ -375,7 +377,7 @@ mod tests {
         ("SELECT CAST(a AS VARCHAR), CAST(a AS DECIMAL(8, 1)) FROM t", None),
     ];
 
-    /// Goal: no part of a question is left out of its answer. Method: each part that is read and not planned.
+    /// Goal: no clause of a query is silently dropped. Method: each clause that is parsed and not planned.
     #[test]
     fn what_no_plan_would_have_is_refused_by_its_name() {
         let state = SessionContext::new().state();

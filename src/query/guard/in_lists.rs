@@ -1,7 +1,7 @@
-//! Conditions on the values of one expression that exclude each other, such as `x IN (1) AND x IN (2)`: [`exact`].
+//! Corrects contradictory conditions on the values of one expression, such as `x IN (1) AND x IN (2)`: [`exact`].
 //!
-//! DataFusion makes false of them, and true of `x NOT IN (1) OR x NOT IN (2)`, where null is right for a null `x`: behind
-//! a NOT that is another answer.
+//! DataFusion simplifies them to false, and `x NOT IN (1) OR x NOT IN (2)` to true, where the correct value for a null
+//! `x` is null: inside a NOT the result differs.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::prelude::lit;
 
-/// The values that an expression has to be one of, or none of.
+/// The values that an expression must, or must not, be one of.
 struct Listed<'e> {
     of: &'e Expr,
     /// The type of the values.
@@ -21,7 +21,8 @@ struct Listed<'e> {
     is_negated: bool,
 }
 
-/// The expression, in place of which stands what it is without its lists if no value meets it, or every one does.
+/// The expression; if it is the same for every value that is not null, replaced by an equivalent one without lists,
+/// which is null for null.
 pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expression else {
         return Transformed::no(expression);
@@ -45,7 +46,8 @@ pub(super) fn exact(expression: Expr) -> Transformed<Expr> {
     })
 }
 
-/// Whether the values of a condition are those that are not meant; `None` of other conditions. Looks at its last part alone.
+/// Whether a condition excludes its values (`NOT IN`, `<>`); `None` for other conditions. Inspects only the last
+/// operand.
 fn is_negated(expression: &Expr) -> Option<bool> {
     match expression {
         Expr::InList(InList { negated, .. }) => Some(*negated),
@@ -90,7 +92,7 @@ fn listed(expression: &Expr) -> Option<Listed<'_>> {
     }
 }
 
-/// Both conditions as one; `None` if they are of different expressions.
+/// Both conditions combined; `None` if they are about different expressions.
 fn joined<'e>(op: Operator, left: Listed<'e>, right: Listed<'e>) -> Option<Listed<'e>> {
     if left.of != right.of || left.kind != right.kind {
         return None;
@@ -99,7 +101,7 @@ fn joined<'e>(op: Operator, left: Listed<'e>, right: Listed<'e>) -> Option<Liste
     let (mut values, is_negated) = match (left.is_negated, right.is_negated) {
         (true, true) => (left.values, true),
         (false, false) => (left.values, false),
-        // Of one that is meant and one that is not, that of which some are left.
+        // One includes and one excludes values: a set difference, included for AND and excluded for OR.
         (own, _) => {
             let (meant, other) =
                 if own { (right.values, left.values) } else { (left.values, right.values) };
@@ -116,7 +118,7 @@ fn joined<'e>(op: Operator, left: Listed<'e>, right: Listed<'e>) -> Option<Liste
     Some(Listed { of: left.of, kind: left.kind, values, is_negated })
 }
 
-/// A literal that is not null: its type, and a text that tells it from others of this type.
+/// The type of a literal that is not null, and a text that is unique among values of this type.
 fn value(expression: &Expr) -> Option<(DataType, String)> {
     let of = |value: &ScalarValue| (!value.is_null()).then(|| value.to_string());
     let is_text =
@@ -127,7 +129,7 @@ fn value(expression: &Expr) -> Option<(DataType, String)> {
             let kind = if is_text(&data_type) { DataType::Utf8 } else { data_type };
             Some((kind, of(value)?))
         }
-        // A text of the type of the column.
+        // A text cast to the type of the column.
         Expr::Cast(Cast { expr, field }) if is_text(field.data_type()) => match &**expr {
             Expr::Literal(text, _) if is_text(&text.data_type()) => value(expr),
             _ => None,
@@ -143,7 +145,7 @@ mod tests {
 
     use super::exact;
 
-    /// Found by hand: whether no value meets the condition, or every one does.
+    /// Determined by hand: whether no value matches the condition, or every one does.
     #[test]
     fn conditions_that_exclude_each_other_are_null_of_null() {
         let x = |values: &[i64]| {
@@ -174,7 +176,7 @@ mod tests {
             (out(&[1]).and(out(&[2])), None),
             (x(&[1, 2]).and(out(&[1])), None),
             (x(&[1]).or(out(&[1, 2])), None),
-            // Of two types, which one value may be of.
+            // Values of two types, both of which may equal one value.
             (x(&[1]).and(col("x").in_list(vec![lit(1.0)], false)), None),
         ] {
             let found = exact(condition.clone());

@@ -1,6 +1,6 @@
-//! Operators that make large values or take long, as functions, which can be limited: `||`, casts of what
-//! stands behind views, and matches with costly patterns, or of texts that functions made. Types of a fixed
-//! and large width are refused. `+`, `-` and `*` of integers are functions that tell of an overflow.
+//! Replaces operators that produce large values or take long by functions, which can be limited: `||`, casts of the
+//! values behind views, and matches with costly patterns, or of texts returned by functions. Types of a large fixed
+//! width are refused. `+`, `-` and `*` of integers become functions that report an overflow.
 
 use std::sync::Arc;
 
@@ -26,22 +26,21 @@ use crate::guard::sizes::{null_bytes, width};
 use crate::guard::stored::Stored;
 use weir_event::pattern::{PatternError, Size};
 
-/// Bytes of a value of a type of a fixed width, at most: a batch of nulls of it takes as much as one of
-/// values.
+/// Maximum bytes of a value of a fixed-width type: a batch of its nulls takes as much as one of values.
 const WIDTH_BYTES_MAX: usize = 1024;
 
-/// Bytes of a pattern without counted repetitions that is matched without limits.
+/// Maximum bytes of a pattern without counted repetitions that is matched without limits.
 const PLAIN_PATTERN_BYTES: usize = 256;
 
-/// States of it that can be active at once, and wildcards of a pattern of LIKE: a batch of texts of a kilobyte takes
-/// less than a second.
+/// Maximum states of such a pattern that can be active at once, and wildcards of a LIKE pattern: a batch of texts of a
+/// kilobyte takes less than a second.
 const PLAIN_COPIES_MAX: usize = 16;
 
-/// States of it. It is compiled for each batch.
+/// Maximum states of such a pattern. It is compiled for each batch.
 const PLAIN_STATES_MAX: usize = 5_000;
 
-/// The expression with an operator of it replaced by a function, if it needs limits. Its types are those of
-/// the expressions in `schema`.
+/// Replaces the operator at the root of the expression by a function, if it needs limits. `schema` has the types of
+/// columns.
 ///
 /// # Errors
 ///
@@ -104,7 +103,7 @@ pub(super) fn bounded(
     Ok(Transformed::yes(ScalarUDF::new_from_impl(function).call(arguments)))
 }
 
-/// The limits of a function that stands for an operator.
+/// The limits of a function that replaces an operator.
 pub(super) fn rule(function: &ScalarUDF) -> Option<Class> {
     let operated = function.inner().downcast_ref::<Operated>()?;
     Some(Class::Guarded(match operated.operation {
@@ -148,20 +147,20 @@ fn check_type(data_type: &DataType) -> Result<()> {
     }
 }
 
-/// Whether a cast copies in full what views show.
+/// Whether a cast copies the full values behind views.
 fn is_expanded(from: &DataType, to: &DataType) -> bool {
     let is_view =
         |data_type: &DataType| matches!(data_type, DataType::Utf8View | DataType::BinaryView);
     is_view(from) && !is_view(to) && width(to).is_none()
 }
 
-/// Whether an operator may exceed the range of integers. DataFusion's own goes on with what is left of the bits.
+/// Whether an operator may overflow the range of integers. DataFusion's own wraps around.
 fn is_checked(operator: Operator) -> bool {
     matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply)
 }
 
-/// Whether a function stands for an operator of integers: for one that may exceed their range, and for those that go on with
-/// what it gives.
+/// Whether an integer operator is replaced by a function: if it may overflow, or if it continues a chain of such
+/// operators.
 fn is_of_integers(
     left: &Expr,
     operator: Operator,
@@ -173,11 +172,11 @@ fn is_of_integers(
     if !(is_checked(operator) || goes_on && is_chain) {
         return Ok(false);
     }
-    // The type of a chain is that of all in it: it is not looked for at each operator.
+    // The type of a chain depends on all of its operands, so it is not determined at each operator.
     Ok(right.get_type(schema)?.is_integer() && (is_chain || left.get_type(schema)?.is_integer()))
 }
 
-/// The function that an expression is, if it stands for an operator.
+/// The function of an expression, if it replaces an operator.
 fn operated(expression: &Expr) -> Option<&Operated> {
     match expression {
         Expr::ScalarFunction(call) => {
@@ -190,8 +189,8 @@ fn operated(expression: &Expr) -> Option<&Operated> {
     }
 }
 
-/// A function in place of an operator. A chain of operators is one function: what is asked of a function, such as its name and
-/// its type, is asked of all that is in it, so in a chain of functions each would be asked as often as there are others.
+/// A function in place of an operator. A chain of operators becomes one function: determining properties of a function,
+/// such as its name and type, visits all of its arguments, so a chain of nested functions would take quadratic time.
 fn chained(left: Expr, operation: Operation, right: Expr) -> Expr {
     let chain = match (operated(&left).map(|own| &own.operation), &operation) {
         (Some(Operation::Concat), Operation::Concat) => Some(Operation::Concat),
@@ -229,16 +228,16 @@ pub(super) fn is_any_match(expression: &Expr) -> bool {
     }
 }
 
-/// Whether a LIKE takes little time without limits: what it looks for is at one place or anywhere, or the
-/// pattern is short and the text is one that is stored.
+/// Whether a LIKE is cheap without limits: it searches a text at a fixed position or anywhere, or the pattern is short
+/// and the text is a stored one.
 fn is_cheap(like: &Like, stored: &Stored) -> bool {
-    // The planner refuses other escapes.
+    // The planner refuses other escape characters.
     like.escape_char.unwrap_or('\\') != '\\'
         || is_search(&like.pattern)
         || (has_few_wildcards(&like.pattern) && stored.has(&like.expr))
 }
 
-/// Whether a pattern of LIKE is a text, with nothing but `%` before or behind it.
+/// Whether a LIKE pattern is a literal text with at most one `%` at each end.
 fn is_search(pattern: &Expr) -> bool {
     match pattern {
         Expr::Cast(Cast { expr, .. }) => is_search(expr),
@@ -251,7 +250,7 @@ fn is_search(pattern: &Expr) -> bool {
     }
 }
 
-/// `a SIMILAR TO b` as `a ~ b`, which it is to DataFusion.
+/// `a SIMILAR TO b` as `a ~ b`, which DataFusion treats as the same.
 fn as_match(expression: Expr) -> Expr {
     let Expr::SimilarTo(Like { negated, expr, pattern, case_insensitive, .. }) = expression else {
         return expression;
@@ -265,12 +264,12 @@ fn as_match(expression: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr { left: expr, op, right: pattern })
 }
 
-/// Whether a pattern is known to be cheap.
+/// Whether a pattern is a constant that is cheap to match.
 fn is_plain(pattern: &Expr) -> bool {
     is_constant(pattern, |text| {
         let is_small =
             |size: Size| size.copies <= PLAIN_COPIES_MAX && size.states <= PLAIN_STATES_MAX;
-        // What only DataFusion understands is limited by its length.
+        // A pattern that only DataFusion can parse is limited by its length.
         let is_cheap = match Size::of(text) {
             Ok(size) => is_small(size),
             Err(error) => error == PatternError::Invalid,
@@ -279,7 +278,7 @@ fn is_plain(pattern: &Expr) -> bool {
     })
 }
 
-/// The same of a pattern of LIKE.
+/// The same for a LIKE pattern.
 fn has_few_wildcards(pattern: &Expr) -> bool {
     is_constant(pattern, |text| {
         let wildcards = text.bytes().filter(|byte| matches!(byte, b'%' | b'_')).count();
@@ -287,14 +286,14 @@ fn has_few_wildcards(pattern: &Expr) -> bool {
     })
 }
 
-/// Whether a pattern is the same for all rows and passes a test, or is no text.
+/// Whether a pattern is the same for all rows and passes a test, or is not a text.
 fn is_constant(pattern: &Expr, is_good: impl FnOnce(&str) -> bool) -> bool {
     match pattern {
         Expr::Literal(value, _) => match value.try_as_str() {
             Some(Some(text)) => is_good(text),
             _ => true,
         },
-        // A literal has the type of texts, and columns that of views.
+        // A literal has a text type and is cast to the view type of columns.
         Expr::Cast(Cast { expr, .. }) => is_constant(expr, is_good),
         _ => false,
     }
@@ -314,14 +313,15 @@ fn matched(expression: Expr) -> Expr {
     }
 }
 
-/// What a function does in place of an operator.
+/// The operation of a function in place of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Operation {
     /// `||`, between each two arguments.
     Concat,
-    /// `+`, `-` or `*` of integers, and what goes on with it: what stands between each two arguments, from left to right.
+    /// `+`, `-` or `*` of integers, and operators that continue the chain: one between each two arguments, from left to
+    /// right.
     Checked(Vec<Operator>),
-    /// A cast to this type; null for what cannot be cast, if so wanted.
+    /// A cast to this type; if the flag is set, with null for values that cannot be cast.
     Cast(FieldRef, bool),
     Like {
         negated: bool,
@@ -341,7 +341,7 @@ impl Operated {
         Self { operation, signature: Signature::any(arguments, Volatility::Immutable) }
     }
 
-    /// The operation of the argument at a place with what was before; the only one if it is not one of a chain.
+    /// The operation that combines the argument at an index with the result so far; the only one if it is not a chain.
     fn at(&self, place: usize) -> Operation {
         match &self.operation {
             Operation::Checked(operators) => {
@@ -408,7 +408,7 @@ impl ScalarUDFImpl for Operated {
         let Operation::Checked(operators) = &self.operation else {
             return Ok(format!("{}({})", self.name(), names.collect::<Vec<_>>().join(",")));
         };
-        // Each operator has a say.
+        // The name contains each operator.
         let signs = std::iter::once(None).chain(operators.iter().map(Some));
         let parts = names.zip(signs).map(|(name, sign)| match sign {
             Some(sign) => format!(" {sign} ({name})"),
@@ -456,10 +456,10 @@ impl ScalarUDFImpl for Operated {
 }
 
 impl Operated {
-    /// What all arguments together give.
+    /// The field of the result, from the fields of all arguments.
     fn field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
         let is_nullable = arguments.iter().any(|own| own.is_nullable());
-        // Operators of integers of one type give that type.
+        // Operators of integers of one type return that type.
         if let (Operation::Checked(_), Some(first)) = (&self.operation, arguments.first()) {
             let data_type = first.data_type();
             if data_type.is_integer() && arguments.iter().all(|own| own.data_type() == data_type) {
@@ -485,7 +485,7 @@ impl Operated {
         Ok(field)
     }
 
-    /// What the operands give, the last of which is the argument at this place.
+    /// The result for these operands, of which the last one is the argument at this index.
     fn step(
         &self,
         place: usize,
@@ -502,7 +502,7 @@ impl Operated {
         let field = Field::new("", expression.data_type(&schema)?, true);
         let columns = values.into_iter().map(|value| value.into_array(rows));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        // What a column says of nulls may be more than its values do.
+        // A field may be declared without nulls although its values have some.
         let fields = columns.iter().map(|column| Field::new("", column.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -1,5 +1,5 @@
-//! The state of one query that its functions look at: [`Running`]. It travels with the settings of the
-//! session, which every call of a function gets.
+//! Cancellation state of one query that its functions check: [`Running`]. It is an extension of the session's settings,
+//! which are passed to every function call.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use datafusion::error::{DataFusionError, Result};
 
 use weir_base::clock::Clock;
 
-/// Whether a query is being planned, whether anybody waits for it, and how long it may take. Clones share it.
+/// Whether a query is being planned, whether it is cancelled, and its time limit. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     is_planning: Arc<AtomicBool>,
     is_stopped: Arc<AtomicBool>,
-    /// That of the query, of which this may be one attempt of several.
+    /// Whether the query is cancelled, of which this may be one attempt of several.
     is_query_stopped: Arc<AtomicBool>,
     ends: Option<(Clock, Duration)>,
 }
 
 impl Running {
-    /// A query that begins now, and may take so long.
+    /// A query that begins now, with a time limit.
     pub(crate) fn within(clock: &Clock, limit: Duration) -> Self {
         let ends = Some((clock.clone(), clock.monotonic().saturating_add(limit)));
         Self { ends, ..Self::default() }
     }
 
-    /// One attempt to run this query: it may stop before the query does, and stops with it.
+    /// One attempt to run this query: it may be cancelled separately, and is cancelled with the query.
     pub(crate) fn attempt(&self) -> Self {
         Self {
             is_query_stopped: Arc::clone(&self.is_stopped),
@@ -37,17 +37,17 @@ impl Running {
         }
     }
 
-    /// Notes that planning begins or ends. Constants are folded while it goes on.
+    /// Records whether planning, during which constants are folded, is in progress.
     pub(crate) fn set_planning(&self, is_planning: bool) {
         self.is_planning.store(is_planning, Ordering::Relaxed);
     }
 
-    /// Makes the functions fail once what is returned is dropped: nobody waits for the query then.
+    /// Cancels the query's functions when the returned value is dropped, once the client is gone.
     pub(crate) fn stopped_on_drop(&self) -> StopFunctions {
         StopFunctions(self.clone())
     }
 
-    /// The state of the query that has these settings; a new one if it has none.
+    /// The state of the query with these settings; a new one if there is none.
     pub(crate) fn of(options: &ConfigOptions) -> Self {
         options.extensions.get::<Self>().cloned().unwrap_or_default()
     }
@@ -56,11 +56,11 @@ impl Running {
         self.is_planning.load(Ordering::Relaxed)
     }
 
-    /// What takes long on a row asks this at each row, everything else at each batch.
+    /// Called at each row by functions that take long for a row, and at each batch by all others.
     ///
     /// # Errors
     ///
-    /// The query was stopped, or has taken as long as it may.
+    /// The query was cancelled, or has exceeded its time limit.
     pub(crate) fn check(&self) -> Result<()> {
         let is_stopped = [&self.is_stopped, &self.is_query_stopped];
         let is_over = |(clock, ends): &(Clock, Duration)| clock.monotonic() >= *ends;
@@ -73,7 +73,7 @@ impl Running {
     }
 }
 
-/// Stops the functions of a query when it is dropped.
+/// Cancels the functions of a query when dropped.
 #[derive(Debug)]
 pub(crate) struct StopFunctions(Running);
 

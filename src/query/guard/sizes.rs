@@ -1,5 +1,5 @@
-//! Bytes of the values of an array, row by row. An array of views holds a long value once however many
-//! rows show it, so what it takes in memory says little about what a copy of its rows takes.
+//! Bytes of the values of an array, per row. An array of views stores a long value once however many rows refer to it,
+//! so its size in memory does not indicate the size of a copy of its rows.
 
 use arrow::array::{Array, AsArray, OffsetSizeTrait};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
@@ -8,10 +8,10 @@ use arrow::datatypes::{
     UInt16Type, UInt32Type, UInt64Type,
 };
 
-/// Bytes of a view: length, prefix, and where the value is.
+/// Bytes of a view: length, prefix, and location of the value.
 const VIEW_BYTES: usize = 16;
 
-/// How values behind views count.
+/// How values behind views are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Views {
     /// In full, for operations that copy the values.
@@ -61,7 +61,7 @@ pub(super) fn rows(array: &dyn Array, views: Views) -> Vec<usize> {
     }
 }
 
-/// Bytes of all rows together.
+/// Total bytes of all rows.
 pub(super) fn total(array: &dyn Array, views: Views) -> usize {
     if let Some(width) = width(array.data_type()) {
         return width.saturating_mul(array.len());
@@ -73,7 +73,7 @@ pub(super) fn total(array: &dyn Array, views: Views) -> usize {
     }
 }
 
-/// Bytes of a row of a type whose rows all have the same, and nothing elsewhere.
+/// Bytes of a row of a fixed-width type; `None` for other types.
 pub(super) fn width(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Null => Some(0),
@@ -91,7 +91,7 @@ pub(super) fn width(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Bytes that a null of this type takes at least: as much as a value, where the width is fixed.
+/// Minimum bytes of a null of this type: as much as a value, if the width is fixed.
 pub(super) fn null_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::FixedSizeList(field, length) => {
@@ -106,8 +106,8 @@ pub(super) fn null_bytes(data_type: &DataType) -> usize {
     }
 }
 
-/// Elements of each row of a list, at this depth of lists in lists, where an inner list without elements
-/// counts as one; of what is no list, one.
+/// Number of list elements of each row at this depth of nested lists, where an inner list without elements counts as
+/// one; one for an array that is not a list.
 pub(super) fn elements(array: &dyn Array, depth: usize) -> Vec<usize> {
     fn counts<O: OffsetSizeTrait>(
         offsets: &OffsetBuffer<O>,
@@ -159,12 +159,12 @@ fn sum(values: &[usize]) -> usize {
     values.iter().fold(0, |sum: usize, value| sum.saturating_add(*value))
 }
 
-/// A value and its offset.
+/// The value and its offset.
 fn by_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<usize> {
     offsets.lengths().map(|length| length.saturating_add(size_of::<O>())).collect()
 }
 
-/// The length stands in the lowest 32 bits of a view.
+/// The length is in the lowest 32 bits of a view.
 #[expect(clippy::cast_possible_truncation, reason = "the other bits are something else")]
 fn length(view: u128) -> u32 {
     view as u32
@@ -178,7 +178,7 @@ fn by_views(values: &ScalarBuffer<u128>, views: Views) -> Vec<usize> {
     values.iter().map(bytes).collect()
 }
 
-/// Without a list of them: this is asked of every batch.
+/// Without collecting the sizes in a vector: this is called for every batch.
 fn sum_of_views(values: &ScalarBuffer<u128>, views: Views) -> usize {
     let shown: u64 = match views {
         // A batch has far fewer than four billion rows.
@@ -226,7 +226,7 @@ fn by_keys(array: &dyn Array, views: Views) -> Vec<usize> {
     }
 }
 
-/// Of unions, runs and views of lists: what the whole takes, divided among the rows.
+/// For unions, runs and views of lists: the total size, divided evenly among the rows.
 fn average(array: &dyn Array) -> usize {
     array.get_array_memory_size().div_ceil(array.len().max(1))
 }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(elements(&outer.slice(1, 1), 2), [1]);
     }
 
-    /// A value that many rows show counts for each where the rows are copied.
+    /// A value to which many rows refer counts for each of them if the rows are copied.
     #[test]
     fn views_count_as_what_they_show() {
         let long = "x".repeat(1000);

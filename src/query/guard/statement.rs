@@ -1,8 +1,8 @@
-//! What a statement may not have: [`check`].
+//! Refuses statements with parts that are unsafe to plan or would be dropped: [`check`].
 //!
-//! Some of it takes memory or time already when a logical plan of it is made. Arguments of functions in FROM are evaluated
-//! then, before any rule puts limits around functions; and a CUBE becomes a set for each combination of its expressions.
-//! The rest is `ignored`: the parser reads it, and the planner would leave it out of the plan.
+//! Some parts take memory or time as soon as a logical plan is made: arguments of table functions are evaluated then,
+//! before any rule puts limits around functions; and a CUBE is expanded to a set for each combination of its
+//! expressions. Other parts are `ignored`: the parser accepts them, and the planner would drop them.
 
 use std::ops::ControlFlow;
 
@@ -18,21 +18,21 @@ use crate::dialect::relations::is_same;
 use crate::dialect::walk::walk;
 use crate::guard::ignored;
 
-/// Expressions of a CUBE.
+/// Maximum expressions of a CUBE.
 const CUBE_MAX: usize = 12;
 
-/// Tables of a statement once the queries of WITH stand in the place of their names.
+/// Maximum tables of a statement when each CTE name is expanded to its query.
 const EXPANDED_MAX: usize = 1 << 15;
 
-/// Grouping sets of a query times their expressions.
+/// Maximum grouping sets of a query times their expressions.
 const GROUPED_MAX: usize = 1 << 16;
 
-/// Refuses a statement that takes too much before it is a plan, or has a part that would be in no plan. Its functions are
-/// those of `state`.
+/// Refuses a statement that takes too much before it is a plan, or has a part that no plan would contain. `state` has
+/// the functions.
 ///
 /// # Errors
 ///
-/// It does.
+/// The statement is refused.
 pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
         Statement::Statement(statement) => {
@@ -44,17 +44,17 @@ pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
             }
         }
         Statement::Explain(explain) => check(&explain.statement, state),
-        // Whatever else there is, is no question.
+        // Any other statement is not a query.
         _ => Ok(()),
     }
 }
 
-/// Stops at what is refused, and says why.
+/// Stops at what is refused, with the reason.
 struct Refusals<'s> {
     state: &'s SessionState,
 }
 
-/// Stops if there is something to say.
+/// Stops if there is a reason.
 fn refused(why: Option<impl Into<String>>) -> ControlFlow<String> {
     why.map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(why.into()))
 }
@@ -110,22 +110,22 @@ impl Visitor for Refusals<'_> {
     }
 }
 
-/// How large a statement becomes, since each name of WITH stands for a copy of its query, and queries of WITH within such
-/// queries are gone through once more at each level.
+/// Size of a statement after expansion, since each CTE name is replaced by a copy of its query, and CTEs nested in such
+/// queries are visited once more at each level.
 #[derive(Debug, Default)]
 struct Expansion {
-    /// The queries around the place.
+    /// The queries around the current place.
     around: Vec<Expanded>,
 }
 
-/// A query as far as it was visited.
+/// A query, as far as it was visited.
 #[derive(Debug, Default)]
 struct Expanded {
-    /// Tables that it reads, and all that those of WITH read.
+    /// Number of tables that it reads, including all tables of its CTEs.
     tables: usize,
-    /// The names of its WITH whose queries are still to come, last first.
+    /// The names of its CTEs that are not visited yet, in reverse order.
     named: Vec<Ident>,
-    /// The others, with what each of them reads.
+    /// The visited CTEs, with the number of tables that each of them reads.
     known: Vec<(Ident, usize)>,
 }
 
@@ -144,7 +144,7 @@ impl Visitor for Expansion {
         let Some(ended) = self.around.pop() else { return ControlFlow::Continue(()) };
         if let Some(outer) = self.around.last_mut() {
             outer.tables = outer.tables.saturating_add(ended.tables);
-            // The queries of WITH come first, in their order.
+            // The CTEs are visited before the query itself, in their order.
             if let Some(name) = outer.named.pop() {
                 outer.known.push((name, ended.tables));
             }
@@ -171,7 +171,7 @@ impl Visitor for Expansion {
     }
 }
 
-/// How many grouping sets a part of GROUP BY makes, and of how many expressions.
+/// The number of grouping sets of an item of GROUP BY, and of their expressions.
 fn extent(group: &Expr) -> (usize, usize) {
     let count = |sets: &[Vec<Expr>]| sets.iter().map(Vec::len).fold(0, usize::saturating_add);
     match group {

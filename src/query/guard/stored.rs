@@ -1,5 +1,5 @@
-//! Which columns of a plan are read from tables as they are: [`Stored`]. Their texts are as long as events
-//! may be, and no longer; texts that functions make can be much longer.
+//! Determines which columns of a plan are unchanged columns of tables: [`Stored`]. Their texts are limited by the size
+//! of events; texts that functions return can be much longer.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,16 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::guard::operators;
 
-/// The stored columns among those that the expressions of one operator name.
+/// The stored columns among those to which the expressions of one operator refer.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// Those of a table.
+    /// All columns: the operator scans a table.
     All,
     Some(HashSet<Column>),
 }
 
 impl Stored {
-    /// Those of the inputs of `plan`, if it has expressions for which it matters.
+    /// The stored columns of the inputs of `plan`, if it has expressions for which that matters.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Stored {
         Ok(Self::Some(columns.collect()))
     }
 
-    /// Whether an expression is such a column, of whatever type.
+    /// Whether an expression is such a column, or a cast of one.
     pub(super) fn has(&self, expression: &Expr) -> bool {
         match (self, expression) {
             (_, Expr::Cast(Cast { expr, .. })) => self.has(expr),
@@ -56,7 +56,7 @@ impl Stored {
     }
 }
 
-/// Whether the column at this place of what a plan makes is one of a table. No where that is not plain.
+/// Whether an output column of a plan is a stored one. False if that cannot be determined easily.
 fn is_stored(plan: &LogicalPlan, at: usize) -> bool {
     match plan {
         LogicalPlan::TableScan(_) => true,
@@ -83,7 +83,7 @@ fn is_stored(plan: &LogicalPlan, at: usize) -> bool {
     }
 }
 
-/// The place of the column that an expression is.
+/// The index of the column to which an expression refers.
 fn place(expression: &Expr, schema: &DFSchema) -> Option<usize> {
     match expression {
         Expr::Alias(Alias { expr, .. }) | Expr::Cast(Cast { expr, .. }) => place(expr, schema),

@@ -1,4 +1,4 @@
-//! Queries with limits beside the same queries without, and queries that the limits refuse.
+//! Compares queries with limits with the same queries without, and tests queries that the limits refuse.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,8 +156,8 @@ const OVER_ROWS: &[&str] = &[
     "character_length(s)",
 ];
 
-/// Goal: limits change no answer. Method: functions and operators over a table, and over constants, in
-/// DataFusion as it is.
+/// Goal: limits change no result. Method: functions and operators over a table, and over constants, compared with plain
+/// DataFusion.
 #[tokio::test]
 async fn answers_are_as_without_limits() {
     let world = world();
@@ -204,7 +204,7 @@ async fn answers_are_as_without_limits() {
     }
 }
 
-/// Each makes gigabytes, of constants and of rows, or takes minutes.
+/// Each takes gigabytes, of constants or of rows, or minutes.
 const TOO_MUCH: &[&str] = &[
     "SELECT length(repeat('x', 1000000000))",
     "SELECT repeat(repeat(repeat('x', 1000), 1000), 1000)",
@@ -270,7 +270,7 @@ const TOO_MUCH: &[&str] = &[
     "SELECT sum(length(repeat(s, 100))) OVER (), a FROM (SELECT repeat(s, 3000) AS a, s FROM t) x",
 ];
 
-/// Goal: no function and no operator makes more than there is memory for, nor takes longer than a query may.
+/// Goal: no function or operator takes more memory than there is, nor longer than a query may.
 #[tokio::test]
 async fn what_takes_too_much_is_refused() {
     let world = world();
@@ -283,7 +283,7 @@ async fn what_takes_too_much_is_refused() {
         let is_refused = matches!(root, DataFusionError::ResourcesExhausted(_))
             || matches!(root, DataFusionError::Plan(_) | DataFusionError::SQL(..));
         assert!(is_refused, "{sql}: {error}");
-        // Tasks of the query that run beside end a little later.
+        // Background tasks of the query end a little later.
         for _ in 0..10_000 {
             if world.pool.reserved() == 0 {
                 break;
@@ -294,8 +294,8 @@ async fn what_takes_too_much_is_refused() {
     }
 }
 
-/// Goal: a plan holds no large values. Method: a constant that is larger than what it says, planned as the
-/// engine does.
+/// Goal: a plan contains no large values. Method: a constant that is larger than its expression, planned as the engine
+/// does.
 #[tokio::test]
 async fn large_constants_are_left_to_run_time() {
     let world = world();
@@ -311,7 +311,7 @@ async fn large_constants_are_left_to_run_time() {
     }
 }
 
-/// Goal: a query that nobody waits for ends within a function. Method: it was stopped before it began.
+/// Goal: a cancelled query ends inside a function. Method: it is cancelled before it begins.
 #[tokio::test]
 async fn functions_stop_with_their_query() {
     let world = world();
@@ -322,8 +322,8 @@ async fn functions_stop_with_their_query() {
     assert!(error.to_string().contains("the query was stopped"), "{error}");
 }
 
-/// Goal: a chain of operators is planned in a time that grows as its length does. Method: it is one function, and what takes
-/// more if it is nested is refused.
+/// Goal: planning time of a chain of operators is linear in its length. Method: the chain is one function, and nesting
+/// that takes more is refused.
 #[tokio::test]
 async fn chains_are_one_function() {
     let world = world();
@@ -361,12 +361,12 @@ async fn plans_with_large_constants_have_small_batches() {
     ] {
         let plan = world.limited.state().create_logical_plan(&sql).await.unwrap();
         let rows = batch_rows(&plan, 8192).unwrap();
-        // A constant counts with what surrounds it.
+        // A constant counts with its overhead.
         assert!(rows <= expected && rows * 101 / 100 >= expected, "{rows} {expected}");
     }
 }
 
-/// Goal: of a key that an object has more than once the last one counts, in whatever way a function is called.
+/// Goal: of duplicate keys in an object the last one counts, however a function is called.
 #[tokio::test]
 async fn the_last_one_of_a_key_counts() {
     let World { limited, .. } = world();
@@ -397,7 +397,7 @@ async fn the_last_one_of_a_key_counts() {
     }
 }
 
-/// The answer to a question, or why there is none.
+/// The result of a query, or its error.
 async fn asked(context: &SessionContext, sql: &str) -> Result<String, String> {
     let batches = match context.sql(sql).await {
         Ok(frame) => frame.collect().await,
@@ -439,7 +439,7 @@ async fn integers_do_not_overflow_in_silence() {
     }
 }
 
-/// Computed by hand: `s` is null in each seventh row, of 3,000.
+/// Computed by hand: `s` is null in each seventh of 3,000 rows.
 #[tokio::test]
 async fn conditions_of_null_are_null_behind_not() {
     let World { limited, .. } = world();

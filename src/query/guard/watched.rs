@@ -1,4 +1,4 @@
-//! What rules with patterns do at each row, because one row may take a second: [`Watched`].
+//! Check at each row for rules with patterns, because one row may take a second: [`Watched`].
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use datafusion::error::{DataFusionError, Result};
 use crate::guard::Running;
 use weir_event::pattern::Pattern;
 
-/// Texts of one query on which its patterns are given up, at most. Each has taken all the steps that one text may.
+/// Maximum texts per query on which its patterns may be given up. Each has taken the maximum steps allowed for one
+/// text.
 const GIVEN_UP_MAX: usize = 1000;
 
-/// The patterns of a rule, which may be those of the rules that it asks.
+/// The patterns of a rule, including those of the rules that it evaluates.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     patterns: Vec<Arc<Pattern>>,
@@ -22,11 +23,11 @@ impl Watched {
         Self { patterns }
     }
 
-    /// Asked at each row: whether the query may go on.
+    /// Called at each row: fails if the query must not go on.
     ///
     /// # Errors
     ///
-    /// It was stopped, has taken as long as it may, or its patterns were given up too often.
+    /// The query was cancelled, has exceeded its time limit, or its patterns were given up too often.
     pub fn check(&self, running: &Running) -> Result<()> {
         let given_up = self.patterns.iter().map(|pattern| pattern.given_up());
         if given_up.fold(0, usize::saturating_add) > GIVEN_UP_MAX {
@@ -45,8 +46,8 @@ mod tests {
     use crate::guard::Running;
     use weir_event::pattern::Pattern;
 
-    /// Goal: steps back are bounded for a query, not only for a row. Method: a pattern that is given up on each text, on
-    /// one text after another.
+    /// Goal: backtracking is bounded per query, not only per row. Method: a pattern that is given up on each text,
+    /// applied to one text after another.
     #[test]
     fn steps_of_a_query_are_bounded() {
         let hostile = Pattern::new(r"^(a|a)*\1$").unwrap();
@@ -59,7 +60,7 @@ mod tests {
             assert!(texts <= GIVEN_UP_MAX + 1, "they go on");
         }
         assert_eq!(texts, GIVEN_UP_MAX + 1);
-        // Another query has its own.
+        // Another query has its own count.
         let other = Pattern::new(r"^(a|a)*\1$").unwrap();
         assert!(Watched::new(vec![other]).check(&running).is_ok());
     }
