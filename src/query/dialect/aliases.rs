@@ -1,6 +1,7 @@
-//! Use of a SELECT's column aliases within the same SELECT: `SELECT toDate(timestamp) AS day FROM events WHERE day >
-//! today() - 7`. A table's column takes precedence over an alias; so aliases are substituted only after planning has
-//! failed to find a column ([`Aliases::put`]), and only where no table in scope has one of that name.
+//! Use of a SELECT's column aliases within the same SELECT:
+//! `SELECT toDate(timestamp) AS day FROM events WHERE day > today() - 7`. A table's column takes precedence over an
+//! alias; so aliases are substituted only after planning has failed to find a column ([`Aliases::put`]), and only where
+//! no table in scope has one of that name.
 
 use std::ops::ControlFlow;
 

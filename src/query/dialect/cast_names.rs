@@ -1,6 +1,6 @@
-//! Distinct column names for casts. DataFusion omits casts from column names, so that it refuses `sum(a),
-//! sum(a::double)` as two columns of the same name. [`is_needed`] detects that error, and [`rewrite`] wraps each cast
-//! into a constant CASE with its type, which is part of the column name and is removed by the optimizer.
+//! Distinct column names for casts. DataFusion omits casts from column names, so that it refuses
+//! `sum(a), sum(a::double)` as two columns of the same name. [`is_needed`] detects that error, and [`rewrite`] wraps
+//! each cast into a constant CASE with its type, which is part of the column name and is removed by the optimizer.
 
 use std::ops::ControlFlow;
 

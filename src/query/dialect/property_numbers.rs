@@ -1,7 +1,8 @@
 //! Conversion of properties to numbers by their context in SQL: [`rewrite`]. A property is a text by default, so that
 //! no value of another type is lost; where a number is required, its text is parsed, or becomes null, also inside
-//! expressions that only choose among values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b)
-//! BETWEEN 1 AND 5`. Properties with numeric values are ordered as numbers: as texts, 10 would come before 9.
+//! expressions that only choose among values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`,
+//! `max(properties.b) BETWEEN 1 AND 5`. Properties with numeric values are ordered as numbers: as texts, 10 would come
+//! before 9.
 //!
 //! Operators between two values are planned by `property_access`, which has the types of operands.
 

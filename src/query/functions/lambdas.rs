@@ -1,5 +1,6 @@
-//! Functions that call a lambda for each element of lists: `arrayMap(x -> x + 1, list)`, `arrayFilter((x, y) -> x > y,
-//! a, b)`. Elements are processed in pieces, as the row's columns to which a lambda refers are copied for each element.
+//! Functions that call a lambda for each element of lists: `arrayMap(x -> x + 1, list)`,
+//! `arrayFilter((x, y) -> x > y, a, b)`. Elements are processed in pieces, as the row's columns to which a lambda
+//! refers are copied for each element.
 
 use std::ops::Range;
 use std::sync::Arc;

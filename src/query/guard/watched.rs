@@ -18,7 +18,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// A rule with these patterns, and those of shared rules that are counted nowhere.
+    /// A rule with these patterns, which include those of shared rules: they are counted nowhere else.
     pub fn new(patterns: Vec<Arc<Pattern>>) -> Self {
         Self { patterns }
     }

@@ -86,8 +86,8 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ),
 ];
 
-/// The template of a time in a zone, `toDateTime('...', 'UTC')`, or with a number of digits, `toDateTime64('...', 3,
-/// 'UTC')`; the digits are removed from the arguments.
+/// The template of a time in a zone, `toDateTime('...', 'UTC')`, or with a number of digits,
+/// `toDateTime64('...', 3, 'UTC')`; the digits are removed from the arguments.
 ///
 /// # Errors
 ///
