@@ -1,5 +1,5 @@
-//! What happens on one connection: [`Activity`] records when bytes moved, and evaluates whether the
-//! connection stalls. `http/connection.rs` says why.
+//! Stall detection of one connection: [`Activity`] records when bytes moved, and evaluates whether the connection
+//! stalls. `http/connection.rs` gives the reasons.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::unsent::Unsent;
 use weir_base::clock::Clock;
 
-/// State of a connection at a tick of the timer.
+/// Verdict on a connection at a tick of the timer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
@@ -28,9 +28,9 @@ pub(super) struct Activity {
     under_way: AtomicU32,
     /// Time at which a request last ended.
     active: AtomicU64,
-    /// When the head that is arriving began; at first, when the connection began.
+    /// Time at which the incomplete head began; at first, when the connection began.
     head_began: AtomicU64,
-    /// Bytes received of that head.
+    /// Bytes received of the incomplete head.
     head_bytes: AtomicU64,
     /// When the client stopped reading.
     write_blocked: AtomicU64,
@@ -88,7 +88,7 @@ impl Activity {
         }
     }
 
-    /// Bytes of an incomplete head.
+    /// Bytes received of an incomplete head.
     pub(super) fn arriving_bytes(&self) -> u64 {
         match self.head_began.load(Ordering::Relaxed) {
             0 => 0,
@@ -130,7 +130,7 @@ impl Activity {
     }
 }
 
-/// A time as it is kept in [`Activity`].
+/// A time in the encoding of [`Activity`].
 pub(super) fn stamp(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
 }

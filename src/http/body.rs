@@ -1,6 +1,6 @@
-//! Bodies of requests as structs, by [`body!`]: such a struct reads itself from [`Fields`], field by field in the order of
-//! its declaration, and has its schema from the same types, so that the description says what is read. What the values
-//! mean is for routes to say.
+//! Request bodies as structs, by [`body!`]: such a struct reads itself from [`Fields`], field by field in the order of
+//! its declaration, and derives its schema from the same types, so that the description matches what is read. The
+//! meaning of the values is up to the routes.
 
 use serde_json::{Map, Value, json};
 
@@ -13,18 +13,19 @@ pub(super) trait Field: Sized {
     /// Whether a body without the field is refused.
     const IS_REQUIRED: bool = false;
 
-    /// Takes the field from a body.
+    /// Takes the field out of a body.
     ///
     /// # Errors
     ///
-    /// It is not there and has to be, or has another type.
+    /// The field is missing and required, or has another type.
     fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem>;
 
-    /// What a client may send.
+    /// The JSON schema of the values that a client may send.
     fn schema() -> Value;
 }
 
-/// Types of fields: those that may be absent, and of them those that may not, whose null is refused.
+/// Implements [`Field`] for field types: `Option` for those that may be absent, and of them those whose null is
+/// refused.
 macro_rules! fields {
     ($($kind:ty, $take:ident, $schema:tt;)*) => {$(
         impl Field for Option<$kind> {
@@ -63,7 +64,7 @@ impl Field for Option<Option<Value>> {
     }
 }
 
-/// A field whose error is told later: what the state of the object refuses comes first.
+/// A field whose error is reported later: errors about the state of the object take precedence.
 #[derive(Debug)]
 pub struct Later<T>(pub(super) Result<T, Problem>);
 
@@ -79,7 +80,7 @@ impl<T: Field> Field for Later<T> {
     }
 }
 
-/// A text with its white space, such as a password.
+/// A text whose white space is preserved, such as a password.
 #[derive(Debug)]
 pub struct Exact(pub String);
 
@@ -93,7 +94,7 @@ impl Field for Option<Exact> {
     }
 }
 
-/// Fields that have to be there.
+/// Implements [`Field`] for required fields.
 macro_rules! required {
     ($($kind:ty;)*) => {$(
         impl Field for $kind {
@@ -117,7 +118,7 @@ required! {
     Vec<String>;
 }
 
-/// Takes a field from a body, which must have it if its type or the operation says so.
+/// Takes a field out of a body; it is required if its type or the operation requires it.
 ///
 /// # Errors
 ///
@@ -136,7 +137,7 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// A field with its documentation and what its type does not say.
+    /// A field with its documentation (`about`) and what its type does not express (`more`).
     pub(super) fn of<K: Field>(name: &'static str, about: &[&str], more: &[Value]) -> Self {
         let mut schema = K::schema();
         if let Value::Object(fields) = &mut schema {
@@ -255,7 +256,7 @@ mod tests {
         let body = json!({"name": " a ", "owner": null, "more": 1});
         let own = read(&body).unwrap();
         assert_eq!((own.name.as_str(), own.tags, own.owner), ("a", None, Some(None)));
-        // The first wrong field of the struct is told, whatever the order in the body.
+        // The error is that of the first wrong field of the struct, whatever the order in the body.
         for (body, name) in [
             (json!({"tags": 1}), "name"),
             (json!({"name": null}), "name"),

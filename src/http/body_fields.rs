@@ -1,5 +1,5 @@
-//! Which fields the body of a request may have: [`BodyFields`]. A field that is neither read nor part of what is answered is
-//! refused, since the sender means something by it.
+//! The fields that the body of a request may have: [`BodyFields`]. A field that is neither read nor part of the
+//! response is refused, because the sender expects an effect of it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::response::{Attr, Problem};
 use weir_api::node::nearest::hint;
 use weir_base::error::Kind;
 
-/// Fields that PostHog's clients send and that change nothing here, by the reason.
+/// Fields that PostHog's clients send and that have no effect here, by the reason.
 const IGNORED: [(&str, &[&str]); 4] = [
     ("is the key of the request, and read before", &["personal_api_key"]),
     ("says in which folder of a user interface a new thing is put", &["_create_in_folder"]),
@@ -23,20 +23,20 @@ const IGNORED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Fields that PostHog's clients send empty, where they ask for nothing.
+/// Fields that PostHog's clients send empty when they do not use them.
 const EMPTY: [&str; 1] = ["use_template"];
 
 /// The fields of the bodies of one endpoint.
 #[derive(Debug)]
 pub struct BodyFields {
-    /// Those that are read.
+    /// Fields that are read.
     read: Vec<String>,
-    /// Those of the answer, which clients send back with what they change.
+    /// Fields of the response, which clients send back along with their changes.
     answered: BTreeSet<String>,
 }
 
 impl BodyFields {
-    /// Of these names.
+    /// The fields with these names.
     pub(super) fn new(read: BTreeSet<String>, answered: BTreeSet<String>) -> Self {
         Self { read: read.into_iter().collect(), answered }
     }
@@ -45,7 +45,7 @@ impl BodyFields {
     ///
     /// # Errors
     ///
-    /// 400 with its name and the nearest known one.
+    /// 400 with the name of the field and the most similar known one.
     pub(super) fn check(&self, body: &Map<String, Value>) -> Result<(), Problem> {
         let is_known = |name: &str| {
             self.read.iter().any(|known| known == name)

@@ -1,15 +1,15 @@
 //! Memory budget of all requests and responses under way: [`Budget`]. It counts
 //!
 //! - the bodies that endpoints read, until the last `Bytes` of a body is dropped, wherever it is;
-//! - what is parsed of a body, as long as its request lasts ([`Budget::parsed_bytes`]);
-//! - what an endpoint reads and writes for a long answer ([`Memory`]), and that answer, until the last
-//!   client that gets it has read all of it ([`Counted`]);
+//! - what is parsed of a body, until its request ends ([`Budget::parsed_bytes`]);
+//! - what an endpoint reads and writes for a long response ([`Memory`]), and that response, until the last client that
+//!   receives it has read all of it ([`Counted`]);
 //! - each admitted request ([`MemoryPermit`]): its head, its tasks, and any other response of more than
 //!   [`ANSWER_FREE_BYTES`], until the client has read all of it;
 //! - the bytes of a head that is still arriving ([`Reservation::resize`]).
 //!
-//! What an endpoint reads and writes for an answer leaves half of the budget to requests: however long the answers are
-//! that others ask for, events are taken.
+//! What endpoints read and write for responses may take only half of the budget. The other half is for requests: events
+//! are accepted however long the responses to other requests are.
 //!
 //! A declared length reserves nothing; otherwise a few idle clients could lock out all others by
 //! announcing large bodies.
@@ -44,10 +44,10 @@ const CONNECTION_FREE_BYTES: u64 = 64 * 1024;
 /// Longest response that is included in the permit of its request.
 pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
 
-/// Memory of a parsed object besides its members: the node of a map, which has room for eleven.
+/// Memory of a parsed object besides its members: the node of a map, which has capacity for eleven.
 const OBJECT_BYTES: u64 = 640;
 
-/// Memory of a parsed list besides its items: a first buffer for four.
+/// Memory of a parsed list besides its items: a first buffer of four items.
 const LIST_BYTES: u64 = 128;
 
 /// Memory of a member or an item besides its text, in a buffer or node of which half may be empty.
@@ -68,7 +68,7 @@ pub(super) struct Budget {
 pub struct Busy;
 
 impl Busy {
-    /// What the sender can do about it.
+    /// The kind of this error.
     pub fn kind(&self) -> Kind {
         Kind::Overloaded
     }
@@ -86,14 +86,14 @@ impl Budget {
         Reservation { gauge, budget: Arc::clone(self), bytes: 0, is_sure: false }
     }
 
-    /// An empty reservation for a head, or for an answer.
+    /// An empty reservation for a head, or for a response.
     pub(super) fn head(self: &Arc<Self>) -> Reservation {
         let gauge = self.heads.clone();
         Reservation { gauge, budget: Arc::clone(self), bytes: 0, is_sure: false }
     }
 
-    /// Memory that counts for a JSON text once it is parsed: at most a quarter of the budget, so that any text that may
-    /// be sent can be read while nothing else is.
+    /// Memory that counts for a JSON text once it is parsed: at most a quarter of the budget, so that the longest
+    /// permitted text can be read as long as nothing else is.
     pub(super) fn parsed_bytes(&self, text: &[u8]) -> u64 {
         parsed_bytes(text).min(self.max_bytes / 4)
     }
@@ -133,7 +133,7 @@ pub(super) struct Reservation {
     budget: Arc<Budget>,
     gauge: Gauge,
     bytes: u64,
-    /// Whether what does not fit is counted nevertheless.
+    /// Whether memory beyond the budget is counted and not refused.
     is_sure: bool,
 }
 
@@ -148,17 +148,17 @@ impl<Body: AsRef<[u8]>> AsRef<[u8]> for Tied<Body> {
     }
 }
 
-/// A long answer that is in the budget as long as a clone of it lives.
+/// A long response that counts in the budget as long as a clone of it lives.
 #[derive(Clone, Debug)]
 pub struct Counted(Bytes);
 
 impl Counted {
-    /// Its bytes, with which the memory is held.
+    /// Its bytes; they hold the reservation.
     pub(super) fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// Those after the first `bytes`.
+    /// The bytes after the first `bytes`.
     pub(super) fn after(&self, bytes: usize) -> Self {
         Self(self.0.slice(bytes.min(self.0.len())..))
     }
@@ -172,12 +172,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// That of a request. What a request that `changes` something answers is counted and not refused: it is done.
+    /// The budget of a request. If it `changes` something, its response is counted and never refused, because the
+    /// change is already done.
     pub(super) fn new(budget: &Arc<Budget>, changes: bool) -> Self {
         Self { budget: Arc::clone(budget), is_sure: changes }
     }
 
-    /// Nothing yet.
+    /// An empty reservation.
     pub(super) fn reservation(&self) -> Reservation {
         let mut own = self.budget.head();
         own.is_sure = self.is_sure;
@@ -185,7 +186,7 @@ impl Memory {
     }
 }
 
-/// Memory that a JSON text takes at most once it is parsed: nodes of maps, buffers of lists, and values.
+/// Upper bound of the memory of a JSON text once it is parsed: nodes of maps, buffers of lists, and values.
 fn parsed_bytes(text: &[u8]) -> u64 {
     let one = |byte: &u8| match byte {
         b'{' => OBJECT_BYTES,
@@ -236,7 +237,7 @@ impl Reservation {
         if self.is_sure || self.leaves_half() { Ok(()) } else { Err(Busy) }
     }
 
-    /// Whether half of the budget is free, which answers leave to requests.
+    /// Whether half of the budget is free, which responses leave to requests.
     fn leaves_half(&self) -> bool {
         self.budget.used_bytes.load(Ordering::Relaxed) <= self.budget.max_bytes / 2
     }
@@ -246,20 +247,20 @@ impl Reservation {
         self.give_back(length(bytes).min(self.bytes));
     }
 
-    /// Counts what a text takes once it is parsed.
+    /// Counts the memory of a JSON text once it is parsed.
     pub(super) fn hold_parsed(&mut self, text: &[u8]) -> Result<(), Busy> {
         let bytes = self.budget.parsed_bytes(text);
         self.counts(bytes)
     }
 
-    /// An answer that is counted, instead of what was before, as long as it lives.
+    /// A response that counts as long as it lives, instead of the previous number of this reservation.
     pub(super) fn counted(mut self, mut answer: Vec<u8>) -> Result<Counted, Busy> {
         answer.shrink_to_fit();
         self.hold(answer.len())?;
         Ok(Counted(self.tied_to(answer)))
     }
 
-    /// `body`, with which the reservation lives.
+    /// `body`, which holds the reservation until it is dropped.
     pub(super) fn tied_to(self, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Tied { body, _reservation: self })
     }
@@ -287,7 +288,7 @@ impl Drop for Reservation {
 pub(super) struct MemoryPermit {
     reservation: Reservation,
     connection: Arc<AtomicU64>,
-    /// Without the response.
+    /// Bytes without the response.
     bytes: u64,
 }
 

@@ -6,8 +6,8 @@
 //! of the client, which anybody can forge. If none of the proxies is trusted, the result is the
 //! address of the last proxy.
 //!
-//! What a proxy says of the scheme and the host that its client asked for is believed of the same proxies alone:
-//! [`remove_claims`] removes it from the requests of others.
+//! A proxy's headers about the scheme and the host of the original request are trusted from the same proxies only:
+//! [`remove_claims`] removes them from requests of other peers.
 //!
 //! `X-Forwarded-For` is used first, then `Forwarded` (RFC 7239), then `X-Real-IP`. A proxy that
 //! writes one of them passes the others on as the client sent them, and nearly all write the first.
@@ -22,12 +22,12 @@ use weir_base::config::networks::Networks;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// The scheme and the host that a proxy was asked for.
+/// Headers in which a proxy passes on the scheme and the host of the original request.
 pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Removes what a peer that is no trusted proxy says of the scheme and the host, so that nothing behind this can believe
-/// it: links in answers, and the cookies that are for encrypted connections.
+/// Removes the headers about scheme and host that come from a peer that is no trusted proxy, so that no later code
+/// trusts them: links in responses, and the choice of cookies for encrypted connections.
 pub(super) fn remove_claims(headers: &mut HeaderMap, peer: IpAddr, trusted: &Networks) {
     if !trusted.contain(peer.to_canonical()) {
         headers.remove(X_FORWARDED_PROTO);
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn x_forwarded_for_is_read_from_its_end_past_trusted_proxies() {
         for (peer, forwarded, expected) in [
-            // An untrusted peer is never believed.
+            // An untrusted peer's header is ignored.
             ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
             ("2001:db8::9", "198.51.100.1", "2001:db8::9"),
             ("::ffff:203.0.113.9", "198.51.100.1", "203.0.113.9"),
@@ -141,10 +141,10 @@ mod tests {
             ("10.0.0.1", "198.51.100.1, 203.0.113.7", "203.0.113.7"),
             ("10.0.0.1", "127.0.0.1, 203.0.113.7, 10.0.0.2", "203.0.113.7"),
             ("10.0.0.1", "10.0.0.9, 198.51.100.1,203.0.113.7,10.0.0.2", "203.0.113.7"),
-            // All are trusted: the farthest.
+            // All are trusted: the farthest address.
             ("10.0.0.1", "10.9.9.9", "10.9.9.9"),
             ("10.0.0.1", "10.9.9.9, 10.0.0.2", "10.9.9.9"),
-            // Not an address: the last one that was understood.
+            // Not an address: the last valid one.
             ("10.0.0.1", "", "10.0.0.1"),
             ("10.0.0.1", "unknown", "10.0.0.1"),
             ("10.0.0.1", "203.0.113.7, unknown", "10.0.0.1"),

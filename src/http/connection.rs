@@ -1,5 +1,5 @@
-//! One connection: speaks the protocol through hyper, detects stalls, drains at shutdown. Requests
-//! are in `http/exchange.rs`.
+//! Serves one connection: runs the protocol in hyper, detects stalls, drains at shutdown. Requests are in
+//! `http/exchange.rs`.
 //!
 //! # Why not hyper's time-outs
 //!

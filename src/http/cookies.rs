@@ -2,18 +2,19 @@
 //!
 //! # Names
 //!
-//! A browser also sends what a sibling of the host, or the same host without encryption, has set under a name, and nothing
-//! tells the server by whom. Under a name that begins with `__Host-` it takes a cookie only from the host itself, over an
-//! encrypted connection, for all paths; under `__Secure-`, for a cookie of some paths, only over an encrypted connection
-//! (RFC 6265bis, 4.1.3). Browsers refuse such names without encryption, so the scheme decides the name, and over an
-//! encrypted connection no other name counts: what was set without encryption is believed there as little as before.
+//! A browser also sends cookies of this name that a sibling domain, or the same host without encryption, has set; the
+//! server cannot distinguish them. Under a name that begins with `__Host-`, a browser accepts a cookie only from the
+//! host itself, over an encrypted connection, for all paths; under `__Secure-`, for a cookie of some paths, only over
+//! an encrypted connection (RFC 6265bis, 4.1.3). Browsers refuse such names without encryption, so the scheme
+//! determines the name. Over an encrypted connection only the prefixed name is read: a cookie that was set without
+//! encryption is not trusted there.
 
 use hyper::HeaderMap;
 use hyper::header::{COOKIE, HeaderValue, SET_COOKIE};
 
 use crate::response::Response;
 
-/// The name by which a cookie is sent, for a path and those below.
+/// The name under which a cookie of this path is sent: with the prefix for its scheme and path.
 fn name_of(name: &str, (path, is_secure): (&str, bool)) -> String {
     let prefix = match (is_secure, path) {
         (false, _) => "",
@@ -23,7 +24,7 @@ fn name_of(name: &str, (path, is_secure): (&str, bool)) -> String {
     format!("{prefix}{name}")
 }
 
-/// The value of a cookie that was set for a path; `is_secure` says whether the request came over an encrypted connection.
+/// The value of a cookie that was set for a path. `is_secure`: the request came over an encrypted connection.
 pub fn cookie<'h>(
     headers: &'h HeaderMap,
     name: &str,
@@ -37,23 +38,24 @@ pub fn cookie<'h>(
     })
 }
 
-/// A cookie that no script sees and no other site's forms and pictures send.
+/// A cookie that scripts cannot read (`HttpOnly`), and that forms and images of other sites do not send
+/// (`SameSite=Lax`).
 #[derive(Clone, Copy, Debug)]
 pub struct Cookie<'c> {
-    /// Its name, before which stands what the scheme says.
+    /// Its name, without the prefix for the scheme.
     pub name: &'c str,
     /// Its value.
     pub value: &'c str,
-    /// The path that it is sent to, with those below.
+    /// The path for which it is sent, with those below.
     pub path: &'c str,
-    /// Its life in seconds; zero removes it.
+    /// Its lifetime in seconds; zero deletes it.
     pub seconds: u64,
     /// Whether it is for encrypted connections only.
     pub is_secure: bool,
 }
 
 impl Cookie<'_> {
-    /// Sets the cookie by a response, beside others that it sets.
+    /// Adds the cookie to a response, besides others that it sets.
     pub fn set_by(self, response: &mut Response) {
         let Self { name, value, path, seconds, is_secure } = self;
         let name = name_of(name, (path, is_secure));
@@ -112,7 +114,7 @@ mod tests {
         first.set_by(&mut response);
         Cookie { path: "/q", is_secure: true, ..first }.set_by(&mut response);
         Cookie { is_secure: true, path: "/", ..first }.set_by(&mut response);
-        // What no header may have is not set.
+        // A value that no header may contain is not set.
         Cookie { value: "a\r\nb", ..first }.set_by(&mut response);
         let set: Vec<_> = response.headers.get_all(SET_COOKIE).into_iter().collect();
         let expected = [

@@ -3,8 +3,8 @@
 //! failure.
 //!
 //! Origin, method and headers are mirrored, with credentials, as PostHog does (`axum` with
-//! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because no such response depends on
-//! cookies: those of the page do, and no other origin may read them.
+//! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because none of these responses depends on cookies.
+//! Responses of pages do, and other origins may not read them.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -25,7 +25,7 @@ const READABLE: HeaderValue = HeaderValue::from_static("etag, retry-after, x-req
 
 const YES: HeaderValue = HeaderValue::from_static("true");
 
-/// The header by which a response is for pages of this server only.
+/// The header that restricts a response to pages of this server.
 pub const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 /// The value of [`RESOURCE_POLICY`].
 pub const OWN_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
@@ -36,9 +36,8 @@ const PREFLIGHT: HeaderValue = HeaderValue::from_static(
     "origin, access-control-request-method, access-control-request-headers",
 );
 
-/// Answers OPTIONS for any path. A preflight is allowed what it requests; without one the
-/// response is the `{"status":"Ok"}` of capture. Never a redirect: browsers fail a preflight that
-/// is redirected.
+/// Answers OPTIONS for any path. A preflight is granted what it requests; without one the response is the
+/// `{"status":"Ok"}` of capture. Never a redirect: browsers fail a preflight that is redirected.
 pub fn options(request: &HeaderMap) -> Response {
     let Some(method) = request.get(ACCESS_CONTROL_REQUEST_METHOD) else {
         return Response::json_bytes(StatusCode::OK, &br#"{"status":"Ok"}"#[..]);
@@ -53,8 +52,8 @@ pub fn options(request: &HeaderMap) -> Response {
     response
 }
 
-/// Lets `origin` (the request's header, if it had one) read a response with these headers. A response for
-/// pages of this server only, which depends on a cookie, says so by `Cross-Origin-Resource-Policy`.
+/// Lets `origin` (the request's header, if it had one) read a response with these headers. A response only for pages of
+/// this server, which depends on a cookie, is marked by `Cross-Origin-Resource-Policy` and left out.
 pub fn allow(origin: Option<HeaderValue>, answer: &mut HeaderMap) {
     if answer.get(RESOURCE_POLICY).is_some_and(|policy| policy == OWN_ORIGIN) {
         return;

@@ -1,7 +1,7 @@
-//! CSV: tables of pages ([`of_table`]), lines of values ([`of_lines`]), and JSON objects in the format of PostHog's renderer (djangorestframework-csv): one line per
-//! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
-//! alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF (RFC 4180).
-//! Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
+//! CSV: tables of pages ([`of_table`]), rows of values ([`of_lines`]), and JSON objects in the format of PostHog's
+//! renderer (djangorestframework-csv): one line per object, nested keys joined by dots, items of lists by their index,
+//! the columns of all objects in alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF
+//! (RFC 4180). Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use weir_web::chart::table::Table;
 /// The media type of CSV responses.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 
-/// The response with `value` as [`render`] writes it, beside the threads of sockets.
+/// The response with `value` in the format of [`render`], written outside the threads of sockets.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub(super) async fn answer(
     beside(cpu, move || Ok(render(status, rendering, &value))).await
 }
 
-/// `value` as JSON or as CSV; a CSV file has the items of a list, of the `results` of a page, or the
-/// one object. For values that are short, and where nobody else waits.
+/// `value` as JSON or as CSV. A CSV file has the items of a list, of the `results` of a page, or the one object. For
+/// short values, and for callers that do not block others.
 pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
     if rendering == Rendering::Json {
         return Response::json(status, value);
@@ -64,7 +64,7 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
     Response::bytes(status, MEDIA_TYPE, text)
 }
 
-/// A table of a page as a file: all rows, numbers in full.
+/// A table of a page as a CSV file: all rows, numbers in full.
 pub fn of_table(table: &Table) -> Response {
     let mut text = String::new();
     line(table.head.iter().map(|name| text_cell(name)), &mut text);
@@ -78,7 +78,7 @@ pub fn of_table(table: &Table) -> Response {
     Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
 
-/// Lines with these names over them, in the order in which they are; a line may be short.
+/// Rows under a header line of these names, in their order; a row may be shorter than the header.
 pub fn of_lines(head: &[String], lines: &[Vec<Value>]) -> Response {
     let mut text = String::new();
     line(head.iter().map(|name| text_cell(name)), &mut text);
@@ -89,7 +89,7 @@ pub fn of_lines(head: &[String], lines: &[Vec<Value>]) -> Response {
     Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
 
-/// A value in its cell.
+/// A value as the text of its cell.
 fn shown(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -106,7 +106,7 @@ fn line<'c>(cells: impl Iterator<Item = Cow<'c, str>>, text: &mut String) {
     text.push_str("\r\n");
 }
 
-/// The columns of a file.
+/// The columns of a file, collected from all rows.
 #[derive(Debug, Default)]
 pub struct Columns(BTreeSet<String>);
 

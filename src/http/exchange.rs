@@ -41,7 +41,7 @@ use weir_base::telemetry::metrics::Metrics;
 /// Status logged for a client that hung up before its response had one; the number that nginx uses.
 const HUNG_UP: u16 = 499;
 
-/// From which status on a request is told to be refused.
+/// Lowest status of an error response.
 const FAILED_FROM: u16 = 400;
 
 /// Most header fields of a request. hyper refuses more in HTTP/1 and has no limit on their number in
@@ -130,7 +130,7 @@ pub(super) fn answer<H: Handler>(
     }))
 }
 
-/// What every response gets: request id, CORS headers, and the record of its exchange.
+/// What is added to every response: request id, CORS headers, and the record of its exchange.
 struct Reply {
     record: Record,
     origin: Option<HeaderValue>,
@@ -139,7 +139,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// The response in hyper's type.
+    /// Converts the response to hyper's type.
     fn with(
         self,
         mut response: Response,
@@ -180,8 +180,9 @@ fn admit(
     }
 }
 
-/// Adds a long response, which is in memory already, or what a stream of it has there, to the memory permit. Without free memory a request
-/// that changes nothing is refused instead; the result of any other request has to be sent.
+/// Adds a long response to the memory permit: its body, which is in memory already, or what its stream holds in memory.
+/// If the budget is used up, a request that changes nothing is refused instead; the result of any other request has to
+/// be sent.
 fn cover(
     mut permit: MemoryPermit,
     response: Response,
@@ -261,7 +262,7 @@ struct Record {
     ending: Ending,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// The operating system has the whole response, or will get it.
@@ -332,7 +333,7 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct SentBody {
     body: Body,
-    /// Rest of the last piece that was taken from the body.
+    /// Rest of the last piece taken from the body.
     rest: Bytes,
     record: Record,
     /// Memory permit of the exchange; none if it was refused.

@@ -1,10 +1,9 @@
-//! Typed access to the fields of a JSON body: [`Fields`]. Takes fields one by one and checks their
-//! type; does not know their meaning.
+//! Typed access to the fields of a JSON body: [`Fields`]. Takes fields one by one and checks their types; their meaning
+//! is up to the callers.
 //!
-//! Conversion rules and error texts are those of Django REST Framework, on which PostHog's API is
-//! built: numbers are accepted as texts, `"true"` as a boolean. Its code `invalid` becomes
-//! `invalid_input` in the response (drf-exceptions-hog); its other codes stay. Every field fails with the problem that
-//! the client gets as its answer.
+//! Conversion rules and error texts are those of Django REST Framework, on which PostHog's API is built: numbers are
+//! accepted as texts, `"true"` as a boolean. Its code `invalid` becomes `invalid_input` in the response
+//! (drf-exceptions-hog); its other codes stay. The error of every field is the problem of the response.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -27,7 +26,7 @@ const BODY_MAX_BYTES: u64 = 1 << 20;
 /// Most objects of a body that is a list of them.
 const OBJECTS_MAX: usize = 1000;
 
-/// Most items of a list in a body, unless its field says another number.
+/// Most items of a list in a body, unless its field has another limit.
 const ITEMS_MAX: usize = 10_000;
 
 /// Texts that count as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
@@ -39,16 +38,16 @@ const FALSE: [&str; 13] =
 /// Texts that a nullable boolean accepts as null.
 const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
-/// The fields of one body. A field that no caller takes was sent back with what clients got: others are refused, if the
-/// request says which there are.
+/// The fields of one body. Fields that are not taken are ignored, because clients send back what they received; fields
+/// that are in no response either are refused, if the request has a list of its fields (`body_fields`).
 #[derive(Debug, Default)]
 pub struct Fields {
     values: Map<String, Value>,
-    /// Of a form.
+    /// The file of a form.
     file: Option<Bytes>,
-    /// Those of each object, if the body is a list of objects.
+    /// The fields of each object, if the body is a list of objects.
     items: Vec<Self>,
-    /// Names of those that have to be there, whatever their types say.
+    /// Names of fields that are required, whatever their types.
     needed: &'static [&'static str],
 }
 
@@ -63,12 +62,12 @@ impl Fields {
     /// may use readers that stop at [`json::DEPTH_MAX`].
     pub(super) const DEPTH_MAX: usize = 100;
 
-    /// Reads the body of `request`, which has no other fields than the endpoint knows.
+    /// Reads the body of `request`; fields that the endpoint does not know are refused.
     pub async fn read(mut request: Request) -> Result<Self, Problem> {
         Self::take(&mut request).await
     }
 
-    /// The same, of a request whose head is needed afterwards.
+    /// As [`Self::read`], for a request whose head is needed afterwards.
     pub(super) async fn take(request: &mut Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let known = request.body_fields.clone();
@@ -109,7 +108,7 @@ impl Fields {
     /// The fields in the body of `request`, if it is a JSON object. The body can be read afterwards.
     pub(super) async fn peek_all(request: &mut Request) -> Option<Self> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
-        // It is no JSON, and longer than what is looked into here.
+        // Not JSON, and longer than the limit of `peek`.
         if multipart::is_it(&content_type) {
             return None;
         }
@@ -117,7 +116,7 @@ impl Fields {
         Self::parse(&content_type, body).ok()
     }
 
-    /// The same with the file of a form.
+    /// These fields, with the file of a form.
     pub(super) fn with_file(self, file: Option<Bytes>) -> Self {
         Self { file, ..self }
     }
@@ -153,12 +152,12 @@ impl Fields {
         }
     }
 
-    /// Says which fields have to be there, besides those whose type says so.
+    /// Sets the required fields, besides those whose type requires them.
     pub(super) fn need(&mut self, names: &'static [&'static str]) {
         self.needed = names;
     }
 
-    /// An error if the body lacks the field and has to have it by [`Self::need`].
+    /// An error if the body lacks a field that [`Self::need`] requires.
     pub(super) fn check_needed(&self, name: &'static str) -> Result<(), Problem> {
         if !self.needed.contains(&name) {
             return Ok(());
@@ -179,7 +178,7 @@ impl Fields {
         self.values.get(name)
     }
 
-    /// A field of any type except null.
+    /// A field of any type; null is refused.
     pub fn value(&mut self, name: &'static str) -> Result<Option<Value>, Problem> {
         match self.values.remove(name) {
             Some(Value::Null) => Err(null(name)),
@@ -197,8 +196,7 @@ impl Fields {
         self.value(name)?.map(|value| text(name, value)).transpose()
     }
 
-    /// A text with its white space: an id, or the name of a property, which events contain in this
-    /// form.
+    /// A text with its white space: an id, or the name of a property, which events contain in this form.
     pub(super) fn exact_text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
         self.value(name)?.map(|value| exact_text(name, value)).transpose()
     }
@@ -327,7 +325,7 @@ impl Fields {
         self.each_text((name, ITEMS_MAX), text)
     }
 
-    /// The same with at most so many.
+    /// As [`Self::texts`], with at most this many.
     pub(super) fn texts_within(
         &mut self,
         name: &'static str,
@@ -344,7 +342,7 @@ impl Fields {
         self.each_text((name, ITEMS_MAX), exact_text)
     }
 
-    /// The same with at most so many.
+    /// As [`Self::exact_texts`], with at most this many.
     pub(super) fn exact_texts_within(
         &mut self,
         name: &'static str,
@@ -369,7 +367,7 @@ impl Fields {
         self.ids_within(name, ITEMS_MAX)
     }
 
-    /// The same with at most so many.
+    /// As [`Self::ids`], with at most this many.
     pub(super) fn ids_within(
         &mut self,
         name: &'static str,
@@ -387,7 +385,7 @@ impl Fields {
         items.iter().map(id).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A list of any items, at most so many.
+    /// A list of items of any type, at most this many.
     pub(super) fn list(
         &mut self,
         name: &'static str,
@@ -408,7 +406,7 @@ impl Fields {
     }
 }
 
-/// The error for a field that is not there and has to be.
+/// The error for a missing field that is required.
 pub(super) fn missing(name: &'static str) -> Problem {
     refused(name, "required", "This field is required.")
 }
@@ -428,12 +426,12 @@ pub(super) fn empty(name: &'static str) -> Problem {
     refused(name, "empty", "This list may not be empty.")
 }
 
-/// The error for a value that is not one of those that there are.
+/// The error for a value that is none of the permitted choices.
 pub(super) fn not_a_choice(name: &'static str, given: impl Display) -> Problem {
     refused(name, "invalid_choice", format!("\"{given}\" is not a valid choice."))
 }
 
-/// An error for a text that is longer than it may be.
+/// An error for a text that is too long.
 pub(super) fn check_chars(name: &'static str, text: &str, chars_max: usize) -> Result<(), Problem> {
     if text.chars().nth(chars_max).is_none() {
         return Ok(());
@@ -442,7 +440,7 @@ pub(super) fn check_chars(name: &'static str, text: &str, chars_max: usize) -> R
     Err(refused(name, "max_length", detail))
 }
 
-/// An error for a list that is longer than it may be.
+/// An error for a list that is too long.
 pub(super) fn check_length(name: &'static str, items: usize, most: usize) -> Result<(), Problem> {
     if items <= most {
         return Ok(());
@@ -451,7 +449,7 @@ pub(super) fn check_length(name: &'static str, items: usize, most: usize) -> Res
     Err(refused(name, "max_length", detail))
 }
 
-/// Whether a `Content-Type` says that a body is JSON.
+/// Whether a `Content-Type` is JSON.
 pub fn is_json(content_type: &str) -> bool {
     media_type(content_type).eq_ignore_ascii_case("application/json")
 }

@@ -35,7 +35,8 @@ pub fn compressed(accept_encoding: Option<&str>, response: Response) -> Response
     packed(accept_encoding, response, Sent::Full)
 }
 
-/// The same, where each piece can be read as soon as it is sent: a page is shown while its parts are computed.
+/// As [`compressed`], but flushed after each piece, so that the client can decode a piece as soon as it is sent: a page
+/// is shown while its parts are computed.
 pub fn compressed_promptly(accept_encoding: Option<&str>, response: Response) -> Response {
     packed(accept_encoding, response, Sent::Promptly)
 }
@@ -43,7 +44,7 @@ pub fn compressed_promptly(accept_encoding: Option<&str>, response: Response) ->
 /// When compressed bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// When there are enough of them.
+    /// When the buffer of the encoder is full.
     Full,
     /// At the end of each piece.
     Promptly,
@@ -59,7 +60,7 @@ fn packed(accept_encoding: Option<&str>, mut response: Response, sent: Sent) -> 
         return response;
     }
     response.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    // The text stays in memory until the last of it is compressed, which is as fast as the client reads.
+    // The text stays in memory until all of it is compressed, which happens as fast as the client reads.
     let (pieces, own_bytes) = match response.body {
         Body::Full(bytes) => {
             let own_bytes = bytes.len();
@@ -73,18 +74,18 @@ fn packed(accept_encoding: Option<&str>, mut response: Response, sent: Sent) -> 
     response
 }
 
-/// A text that is compressed at once, for answers that are kept.
+/// Compresses a whole text at once, for responses that are cached.
 ///
 /// # Errors
 ///
-/// None: the memory takes all of it.
+/// None: the output is in memory.
 pub fn compressed_whole(text: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text)?;
     encoder.finish()
 }
 
-/// Says of a response that it is compressed, and that this depends on the request.
+/// Adds `Vary: Accept-Encoding` to a response, and `Content-Encoding` if it is compressed.
 pub fn is_compressed(response: Response, is_gzip: bool) -> Response {
     let mut response = response.with_header(VARY, HeaderValue::from_static("accept-encoding"));
     if is_gzip {
@@ -93,14 +94,14 @@ pub fn is_compressed(response: Response, is_gzip: bool) -> Response {
     response
 }
 
-/// Formats such as Parquet are compressed already.
+/// Whether the media type is a text; formats such as Parquet are compressed already.
 fn is_text(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     media_type.is_some_and(|name| name.starts_with("text/") || name.contains("json"))
 }
 
-/// Whether the header has `gzip` with a weight above 0; without `gzip`, the same of `*`, which stands
-/// for all other encodings (RFC 9110, 12.5.3).
+/// Whether the header has `gzip` with a weight above 0; without `gzip`, the same of `*`, which matches all other
+/// encodings (RFC 9110, 12.5.3).
 pub fn takes_gzip(accept_encoding: &str) -> bool {
     let accepts = |wanted: &str| {
         let mut accepted = None;

@@ -1,4 +1,4 @@
-//! What the front end asks of the endpoints: [`Handler`].
+//! The interface between the front end and the endpoints: [`Handler`].
 
 use std::future::Future;
 
@@ -9,8 +9,7 @@ use crate::response::Response;
 
 /// The endpoints. One value serves all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// The result of [`Handler::route`], passed on to [`Handler::handle`], so that the look-up
-    /// happens once.
+    /// The result of [`Handler::route`], passed on to [`Handler::handle`], so that the look-up happens once.
     type Route: Send;
 
     /// Finds the endpoint. `method` is GET for a HEAD request. `http/cors.rs` answers OPTIONS; the
@@ -30,8 +29,8 @@ pub struct Matched<Route> {
     pub route: Route,
     /// One of few fixed names, never text of the request.
     pub label: &'static str,
-    /// Whether programs poll this endpoint, or browsers ask for it with each page. Its successful requests are logged only at level DEBUG;
-    /// the metrics count them.
+    /// Whether programs poll this endpoint, or browsers load it with each page. Its successful requests are logged only
+    /// at level DEBUG; the metrics count them.
     pub is_routine: bool,
     /// Whether this is a health probe. Probes are answered under overload too, if they come on a
     /// connection of their own (HTTP/1).

@@ -1,4 +1,4 @@
-//! Answers that last: they end with the right of whoever asked. All that a key, a session or a token is answered goes
+//! Responses that end with the caller's credential: a key, a session or a token. All responses to such callers go
 //! through here, whatever the endpoint ([`Standing`]).
 
 use bytes::Bytes;
@@ -8,22 +8,22 @@ use hyper::header::CONTENT_TYPE;
 use crate::response::{Body, Problem, Response, StreamError};
 use weir_metadata::standing::Standing;
 
-/// Media type of streams that have no end which says that they are whole.
+/// Media type of streams without an end, which clients do not expect to be complete.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// What somebody is told whose right ended while an answer was made.
+/// The error text when the credential ended while the response was computed.
 pub const ENDED: &str = "What this was asked with has ended: the key was revoked, or its user signed out or was removed.";
 
 #[derive(Debug, thiserror::Error)]
 #[error("whoever asked may ask no more")]
 struct Ended;
 
-/// What `answering` gives, unless the right to it ends meanwhile. For what only reads: a change that has begun is made,
-/// and told to whoever made it, if it is the end of their own key.
+/// The result of `answering`, unless the credential ends meanwhile. For operations that only read: a change that has
+/// begun is completed, and its caller receives the response, even if the change ends their own key.
 ///
 /// # Errors
 ///
-/// 401 once the right has ended; else those of `answering`.
+/// 401 once the credential has ended; else those of `answering`.
 pub async fn answered<T>(
     standing: &Standing,
     answering: impl Future<Output = Result<T, Problem>>,
@@ -35,8 +35,8 @@ pub async fn answered<T>(
     }
 }
 
-/// The response whose stream ends with the right to it. A stream of events ends as it does after an hour; any other is
-/// broken off, so that no client takes a part for the whole.
+/// The response, whose stream ends with the credential. A stream of events ends regularly, as after an hour; any other
+/// is broken off, so that no client takes a part for the whole.
 pub fn streamed(standing: &Standing, mut response: Response) -> Response {
     let Body::Stream { pieces, left, held_bytes } = response.body else { return response };
     let media_type = response.headers.get(CONTENT_TYPE);

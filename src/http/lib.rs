@@ -1,5 +1,5 @@
-//! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are rows of [`table`]; what they do
-//! is an [`operation`] in [`routes`], which pages perform, too.
+//! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are rows of [`table`]; each runs
+//! an [`operation`] in [`routes`], which pages call, too.
 //!
 //! # Request path
 //!
@@ -9,7 +9,7 @@
 //! 3. `exchange.rs` does what every request needs: id, CORS, log line, metrics, panics.
 //! 4. The handler finds the endpoint and answers.
 //!
-//! hyper's types end in `request.rs` and `response.rs`.
+//! hyper's types do not go beyond `request.rs` and `response.rs`.
 
 pub mod auth;
 pub mod body;

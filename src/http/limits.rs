@@ -17,13 +17,13 @@ pub struct Limits {
     pub connections_max: u32,
     /// Longest time from the first byte of a request's head to its last.
     pub header_timeout: Duration,
-    /// Longest time for a request's body to arrive, and for a client to take any byte of its answer.
+    /// Longest time for a request's body to arrive, and for a client to take any byte of its response.
     pub body_timeout: Duration,
     /// Longest time for requests under way to finish after the shutdown has begun.
     pub drain_timeout: Duration,
     /// Longest idle time of a connection between two requests; 1 s if connections are scarce.
     pub keep_alive_idle: Duration,
-    /// Memory of requests and answers of all connections together; beyond it the answer is 503.
+    /// Memory of requests and responses of all connections together; beyond it the response is 503.
     pub requests_max_bytes: u64,
     /// Peers whose headers about the client address are trusted.
     pub trusted_proxies: Networks,

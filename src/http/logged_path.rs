@@ -8,17 +8,17 @@ use weir_event::key_kind::{PERSONAL_PREFIX, SECRET_PREFIX};
 /// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
 const PATH_LOGGED_BYTES: usize = 256;
 
-/// First segments of paths that go on with a secret: the links to documents and, as PostHog has them, to sign in.
+/// First segments of paths whose next segment is a secret: links to documents and, as in PostHog, links to sign in.
 const LINKS: [&str; 5] = ["shared", "shared_dashboard", "embedded", "login", "exporter"];
 
-/// How personal keys, and the secret keys of projects, begin.
+/// Prefixes of personal keys, and of the secret keys of projects.
 const SECRET_PREFIXES: [&str; 2] = [PERSONAL_PREFIX, SECRET_PREFIX];
 
-/// What stands in the log for a secret.
+/// Replaces a secret in the log.
 const HIDDEN: &str = "[token]";
 
-/// The path as the log has it: without what lets whoever reads the log in elsewhere. That is decided by the path alone,
-/// since a link with a slip in it, or with a method that there is not, is no less a secret.
+/// The path as it is logged: without secrets that would give readers of the log access. Only the path decides, whatever
+/// the method and whether an endpoint matches, because a mistyped link contains the same secret.
 pub(super) fn logged_path(path: &str) -> Box<str> {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let first = segments.next().unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn logged_path(path: &str) -> Box<str> {
     let is_link = LINKS.iter().any(|link| name.eq_ignore_ascii_case(link));
     let path = match segments.next() {
         Some(token) if is_link => {
-            // The tokens are the same length each, so the end tells nothing but the format.
+            // All tokens have the same length, so the suffix reveals nothing but the format.
             let end = if token.ends_with(".json") { ".json" } else { "" };
             Cow::Owned(format!("/{first}/{HIDDEN}{end}"))
         }
@@ -35,7 +35,7 @@ pub(super) fn logged_path(path: &str) -> Box<str> {
     path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(&path).into()
 }
 
-/// A path without the keys that somebody put into it by mistake.
+/// A path without the keys that a client put into it by mistake.
 fn without_keys(path: &str) -> Cow<'_, str> {
     let is_key = |segment: &str| SECRET_PREFIXES.iter().any(|prefix| segment.contains(prefix));
     if !is_key(path) {
@@ -62,7 +62,7 @@ mod tests {
             ("/shared/aB3.json", "/shared/[token].json"),
             ("/shared_dashboard/aB3.json", "/shared_dashboard/[token].json"),
             ("/embedded/aB3/", "/embedded/[token]"),
-            // As nobody is answered, but as a hand or a proxy writes them.
+            // No endpoint has these paths, but users and proxies write them.
             ("//shared//aB3", "/shared/[token]"),
             ("/Shared/aB3/more/aB3", "/Shared/[token]"),
             ("/%73hared/aB3", "/%73hared/[token]"),

@@ -1,5 +1,6 @@
-//! JSON objects of which some members are texts already, as they are stored or were computed: [`Members`]. They are
-//! written as they are, so that an answer takes the memory of its text and not that of its values.
+//! JSON objects of which some members are JSON text already, because they are stored or were computed that way:
+//! [`Members`]. Such members are copied to the output unparsed, so that a response takes the memory of its text and not
+//! that of its parsed values.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 
-/// Guess of the length of a value that is not a text yet, most of which are short.
+/// Estimated length of a value that is not a text yet; most are short.
 const VALUE_BYTES: usize = 24;
 
 /// An object, whose members are written in the order of their names.
@@ -27,9 +28,9 @@ pub(super) struct Members(BTreeMap<String, Member>);
 pub(super) enum Member {
     /// A value.
     Value(Value),
-    /// A stored text of a value.
+    /// The stored JSON text of a value.
     Stored(Box<RawValue>),
-    /// A computed text of a value.
+    /// The computed JSON text of a value.
     Text(Bytes),
     /// An object.
     Object(Members),
@@ -67,12 +68,12 @@ impl Members {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Sets a member that is not there.
+    /// Sets a member unless it exists.
     pub(super) fn set_if_absent(&mut self, name: &str, value: impl Into<Member>) {
         self.0.entry(name.to_owned()).or_insert_with(|| value.into());
     }
 
-    /// Sets those of another object.
+    /// Sets the members of another object.
     pub(super) fn extend(&mut self, other: impl IntoIterator<Item = (String, Member)>) {
         self.0.extend(other);
     }
@@ -90,7 +91,7 @@ impl Members {
         }
     }
 
-    /// Keeps the members whose names are wanted.
+    /// Removes the members whose names are not wanted.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_wanted(name));
     }
@@ -102,7 +103,7 @@ impl Members {
         self
     }
 
-    /// About how long its text is.
+    /// Estimated length of its text.
     fn length(&self) -> usize {
         let one = |(name, member): (&String, &Member)| {
             let value = match member {
@@ -138,8 +139,8 @@ impl Members {
         Ok(())
     }
 
-    /// The response with the object, which is written beside the threads of sockets. `read` holds the memory of what it
-    /// was made of, until it is written.
+    /// The response with the object, which is written outside the threads of sockets. `read` holds the memory of the
+    /// data that the object was made of, until the text is written.
     ///
     /// # Errors
     ///

@@ -28,18 +28,18 @@ pub struct Part {
     pub value: Bytes,
 }
 
-/// Why a body is no form.
+/// Errors of malformed forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The content type names no boundary.
     Boundary,
-    /// Not even the first part begins.
+    /// There is no first boundary.
     NoPart,
     /// The body ends within a part.
     Unended,
-    /// A boundary has something else behind it.
+    /// A boundary is followed by something else than a line break or its end mark.
     Delimiter,
-    /// The headers of a part have no end within [`HEADERS_MAX_BYTES`].
+    /// The headers of a part do not end within [`HEADERS_MAX_BYTES`].
     Headers,
     /// A part has no name.
     Nameless,
@@ -75,7 +75,7 @@ impl From<Malformed> for Problem {
     }
 }
 
-/// Whether a `Content-Type` says that a body is a form with files.
+/// Whether a `Content-Type` is a form with files.
 pub fn is_it(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default();
     media_type.trim().eq_ignore_ascii_case("multipart/form-data")
@@ -90,7 +90,7 @@ pub fn parts(content_type: &str, body: &Bytes) -> Result<Vec<Part>, Malformed> {
     let delimiter = memmem::Finder::new(delimiter.as_bytes());
     let own = delimiter.needle();
     let first = own.get(2..).unwrap_or_default();
-    // The first boundary may begin the body; or there is a text before it, which nobody reads.
+    // The first boundary may begin the body; or a preamble is before it, which is ignored.
     let mut rest = match body.strip_prefix(first) {
         Some(rest) => rest,
         None => {
@@ -100,7 +100,7 @@ pub fn parts(content_type: &str, body: &Bytes) -> Result<Vec<Part>, Malformed> {
     };
     let mut parts = Vec::new();
     while !rest.starts_with(b"--") {
-        // White space may stand behind a boundary.
+        // White space may follow a boundary.
         let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let part = rest.get(blanks..).and_then(|rest| rest.strip_prefix(b"\r\n"));
         let part = part.ok_or(Malformed::Delimiter)?;
@@ -117,7 +117,7 @@ pub fn parts(content_type: &str, body: &Bytes) -> Result<Vec<Part>, Malformed> {
     Ok(parts)
 }
 
-/// The headers of a part, and its contents.
+/// Splits a part into its headers and its contents.
 fn split_headers(part: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     if let Some(content) = part.strip_prefix(b"\r\n") {
         return Ok((&[], content));
@@ -128,7 +128,7 @@ fn split_headers(part: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((headers, rest.get(4..).unwrap_or_default()))
 }
 
-/// The name of a field and that of its file, from the headers of its part.
+/// The name of a field and of its file, from the headers of its part.
 fn names(headers: &[u8]) -> Option<(String, Option<String>)> {
     let headers = String::from_utf8_lossy(headers);
     let disposition = headers.split("\r\n").find_map(|line| {
@@ -138,7 +138,7 @@ fn names(headers: &[u8]) -> Option<(String, Option<String>)> {
     Some((parameter(disposition, "name")?, parameter(disposition, "filename")))
 }
 
-/// A parameter of a header, as in `form-data; name="csv"; filename="a.csv"`. In quotes, a quote stands behind a
+/// A parameter of a header, as in `form-data; name="csv"; filename="a.csv"`. In a quoted value, a quote is escaped by a
 /// backslash; browsers write `%22`, which stays.
 fn parameter(header: &str, wanted: &str) -> Option<String> {
     let mut rest = header.split_once(';')?.1;
@@ -161,7 +161,7 @@ fn parameter(header: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// The text up to the quote that ends it, and what follows.
+/// The text up to the closing quote, and the rest.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -170,7 +170,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
             (at, '"') => return Some((value, text.get(at + 1..)?)),
             (_, '\\') => match characters.next()?.1 {
                 escaped @ ('"' | '\\') => value.push(escaped),
-                // Old browsers send whole paths of Windows.
+                // Old browsers send whole Windows paths.
                 other => value.extend(['\\', other]),
             },
             (_, other) => value.push(other),

@@ -1,5 +1,5 @@
-//! What the OpenAPI description says of an endpoint: [`Words`], which are in its row of the table, and its [`Shape`], which
-//! comes from the types that its operation reads and gives; `document` puts the whole together.
+//! The OpenAPI description of an endpoint: [`Words`], which are in its row of the table, and its [`Shape`], which comes
+//! from the input and output types of its operation; `document` assembles the whole description.
 
 pub mod bodies;
 pub mod by_hand;
@@ -11,47 +11,47 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A response of the components that an operation has besides those that all have, or in place of one of them.
+/// An error response of the components that an operation has besides the common ones, or in place of one of them.
 pub(super) type Refusal = (&'static str, &'static str);
 
-/// The request may be refused for what its query says; endpoints with a body have this anyway.
+/// Invalid query parameters; endpoints with a body have this response anyway.
 pub(super) const INVALID: Refusal = ("400", "BadRequest");
 
 /// The same, where some errors have the form `{"error": "..."}`.
 pub(super) const REFUSED: Refusal = ("400", "Refused");
 
-/// What a row says of its endpoint that no type does.
+/// The parts of an endpoint's description that no type has, from its row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     pub(super) summary: &'static str,
     /// Further explanations.
     pub(super) notes: &'static str,
-    /// What the ids begin with; by default the words of the path.
+    /// Prefix of the operation ids; by default the words of the path.
     pub(super) name: Option<&'static str>,
-    /// By default the first word of the path.
+    /// The tag; by default the first word of the path.
     pub(super) tag: Option<&'static str>,
-    /// What the answer is, if its type does not say enough.
+    /// Description of the response, if that of its type is not enough.
     pub(super) says: Option<&'static str>,
     pub(super) refusals: &'static [Refusal],
     pub(super) is_deprecated: bool,
 }
 
-/// What an endpoint reads and answers.
+/// Input and output of an endpoint.
 #[derive(Debug)]
 pub struct Shape {
     pub(super) query: Vec<Parameter>,
     pub(super) paging: Paging,
     pub(super) body: Option<Body>,
-    /// `None` if it is always refused.
+    /// `None` if the request is always refused.
     pub(super) success: Option<Success>,
-    /// Media types that the answer may have besides JSON, and whether each is a text.
+    /// Media types of the response besides JSON, and whether each is a text.
     pub(super) files: &'static [(&'static str, bool)],
-    /// Responses besides it with a content of their own.
+    /// Other successful responses with a content of their own.
     pub(super) others: Vec<Success>,
 }
 
 impl Shape {
-    /// Nothing is read, nothing answered.
+    /// No input and no output.
     pub(super) const fn empty() -> Self {
         Self {
             query: Vec::new(),
@@ -65,7 +65,7 @@ impl Shape {
 }
 
 impl Words {
-    /// These words, and nothing special.
+    /// Words with this summary, and the defaults for the rest.
     pub(super) const fn new(summary: &'static str) -> Self {
         Self {
             summary,
@@ -79,12 +79,12 @@ impl Words {
     }
 }
 
-/// By which parameters a part of a list is chosen.
+/// Paging parameters of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paging {
-    /// It is no list.
+    /// Not a list.
     None,
-    /// All of it is answered.
+    /// The whole list is returned.
     Whole,
     /// `limit` and `offset`.
     Offset,
@@ -97,11 +97,11 @@ pub(super) enum Paging {
 pub(super) struct Body {
     pub(super) schema: SchemaOf,
     pub(super) is_required: bool,
-    /// Fields that are needed besides those that the type says.
+    /// Fields that are required besides those that the type requires.
     pub(super) required: &'static [&'static str],
 }
 
-/// The response to a request that was done.
+/// The response to a successful request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Success {
     pub(super) status: StatusCode,
@@ -144,10 +144,10 @@ pub struct Parameter {
     pub(super) is_required: bool,
 }
 
-/// What a parameter may be.
+/// Type of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// As in the components.
+    /// Defined in the components.
     Shared,
     Text,
     Uuid,
@@ -163,7 +163,7 @@ impl Parameter {
         Self { name, kind, about: "", is_required: false }
     }
 
-    /// One that many endpoints have.
+    /// A parameter that many endpoints have.
     pub(super) const fn shared(name: &'static str) -> Self {
         Self::new(name, Kind::Shared)
     }
@@ -188,28 +188,28 @@ impl Parameter {
         Self::new(name, Kind::Integer)
     }
 
-    /// A number within bounds, which belong to it.
+    /// A number within these inclusive bounds.
     pub(super) const fn between(name: &'static str, min: i64, max: i64) -> Self {
         Self::new(name, Kind::Between(min, max))
     }
 
-    /// One of some words.
+    /// One of these words.
     pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(name, Kind::OneOf(words))
     }
 
-    /// Texts; the parameter comes once for each.
+    /// Texts; the parameter is repeated for each.
     pub(super) const fn texts(name: &'static str) -> Self {
         Self::new(name, Kind::Texts)
     }
 
-    /// The same with an explanation.
+    /// The same with a description.
     pub(super) const fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    /// The same; without it the request is refused.
+    /// The same, as required.
     pub(super) const fn required(mut self) -> Self {
         self.is_required = true;
         self

@@ -1,6 +1,6 @@
-//! What the server does for a caller, apart from how it is asked: [`Operation`]. An operation is a type whose fields are
-//! what it is told, with a function that gives a typed answer. The router reads it from requests ([`serve`]), pages make
-//! it themselves ([`Context::perform`]); both find the same rights checked.
+//! An operation of the server, independent of its transport: [`Operation`]. An operation is a type whose fields are its
+//! input, with a function that returns a typed result. The router reads it from requests ([`serve`]), pages construct
+//! it themselves ([`Context::perform`]); the same rights are checked for both.
 
 pub mod input;
 pub mod other_path;
@@ -30,18 +30,18 @@ use weir_metadata::error::MetadataError;
 use weir_metadata::members::{Level, Organization};
 use weir_metadata::snapshot::Snapshot;
 
-/// One thing that the server does.
+/// One operation of the server.
 pub trait Operation: Input {
-    /// By whom it is asked, and about what.
+    /// The caller, with the project or organization of the operation.
     type Who: Caller;
 
-    /// What it gives.
+    /// The result.
     type Out: Output;
 
     /// The scope that a key needs, such as `person:read`.
     const SCOPE: &'static str;
 
-    /// Checks what a caller needs besides the scope, before anything else is read of a request.
+    /// Checks the caller's rights besides the scope, before anything else of a request is read.
     ///
     /// # Errors
     ///
@@ -50,11 +50,11 @@ pub trait Operation: Input {
         Ok(())
     }
 
-    /// Checks what is refused before a body that cannot be read: most often that what the path names is there.
+    /// Checks that take precedence over errors of the body: usually that the object in the path exists.
     ///
     /// # Errors
     ///
-    /// 404; 403 where a right depends on what is there.
+    /// 404; 403 where a right depends on the object.
     fn look_up(
         _cx: &Context<Self::Who>,
         _path: &Named,
@@ -62,44 +62,44 @@ pub trait Operation: Input {
         std::future::ready(Ok(()))
     }
 
-    /// Does it.
+    /// Performs the operation.
     ///
     /// # Errors
     ///
-    /// The problem that the client gets as its answer.
+    /// The problem of the response.
     fn perform(
         self,
         cx: &Context<Self::Who>,
     ) -> impl Future<Output = Result<Self::Out, Problem>> + Send;
 }
 
-/// What an operation works with.
+/// The context of an operation.
 #[derive(Clone, Debug)]
 pub struct Context<Who> {
     /// The engines.
     pub app: App,
-    /// Who asks, and about what.
+    /// The caller, with the project or organization.
     pub who: Who,
-    /// The format of the answer, where an endpoint has several.
+    /// The format of the response, where an endpoint has several.
     pub rendering: Rendering,
-    /// The budget for what is read and written for the answer.
+    /// The memory budget for what is read and written for the response.
     pub(super) memory: Memory,
-    /// Whether a page draws the answer, instead of a client that gets its text.
+    /// Whether a page renders the result, instead of a client that receives its text.
     pub(super) is_drawn: bool,
 }
 
 impl<Who: Caller> Context<Who> {
-    /// What another operation gives the same caller.
+    /// Performs another operation for the same caller.
     ///
     /// # Errors
     ///
-    /// 403 without the rights to it; else those of the operation.
+    /// 403 if the caller lacks the rights; else those of the operation.
     pub async fn perform<O: Operation<Who = Who>>(&self, operation: O) -> Result<O::Out, Problem> {
         check::<O>(&self.who)?;
         operation.perform(self).await
     }
 
-    /// The same for a caller who is told otherwise.
+    /// The same context with the caller converted to another type.
     fn by<Other: From<Who>>(&self) -> Context<Other> {
         Context {
             app: self.app.clone(),
@@ -110,7 +110,7 @@ impl<Who: Caller> Context<Who> {
         }
     }
 
-    /// The metadata of now.
+    /// The current snapshot of the metadata.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.app.node.metadata.snapshot()
     }
@@ -120,18 +120,18 @@ impl<Who: Caller> Context<Who> {
         &self.app.node.metadata
     }
 
-    /// The user who asks.
+    /// The user of the caller.
     pub fn user(&self) -> UserId {
         self.who.user().id
     }
 
-    /// The rows of a page of a list, of at most so many bytes.
+    /// Empty rows of a page of a list, of at most this many bytes.
     pub(super) fn rows<T: Serialize>(&self, bytes_max: usize) -> PageRows<T> {
         PageRows::new(&self.memory, bytes_max, self.is_drawn)
     }
 
-    /// A page of a list of `count` items with these rows, which are made and written beside the threads of sockets until
-    /// they have so many bytes.
+    /// A page of a list of `count` items with these rows, which are computed and written outside the threads of sockets
+    /// until they have `bytes_max` bytes.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ fn check<O: Operation>(who: &O::Who) -> Result<(), Problem> {
     O::permit(who)
 }
 
-/// What the description says of an operation.
+/// The OpenAPI description of an operation.
 pub fn shape<O: Operation>() -> Shape {
     let mut shape = Shape::empty();
     O::describe(&mut shape);
@@ -183,19 +183,19 @@ pub fn shape<O: Operation>() -> Shape {
     shape
 }
 
-/// The beginnings of paths, by what they name.
+/// Owners in paths, by the prefix of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// `P/`: a project.
     Project,
     /// `O/`: an organization.
     Organization,
-    /// `/api/`: nothing.
+    /// `/api/`: no owner.
     Neither,
 }
 
 impl Root {
-    /// Whether a path of the table begins so.
+    /// Whether a path of the table has this prefix.
     pub(super) const fn is_that_of(self, path: &str) -> bool {
         match path.as_bytes() {
             [b'P', b'/', ..] => matches!(self, Self::Project),
@@ -205,13 +205,13 @@ impl Root {
     }
 }
 
-/// Who asks for an operation, and about what.
+/// The caller of an operation, with the project or organization that the operation is about.
 pub trait Caller: Clone + Send + Sync + Sized {
     /// The paths of its operations.
     const ROOT: Root;
 
-    /// `asker`, with the owner that the path names: a project or an organization; empty without one. `path` has what else
-    /// the path names.
+    /// The caller `asker` with the project or organization `owner` of the path; `owner` is empty without one. `path`
+    /// has the other values of the path.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ pub trait Caller: Clone + Send + Sync + Sized {
         path: &Named,
     ) -> Result<Self, Problem>;
 
-    /// The one who looks at a page of a project.
+    /// The caller who views a page of a project.
     ///
     /// # Errors
     ///
@@ -311,7 +311,8 @@ impl Member {
         auth::require_level(&self.key, Level::Admin)
     }
 
-    /// The same for what lets others change flags: who may not change flags gives nobody the right to.
+    /// As [`Self::require_admin`], for changes that let others change flags: a caller without the right to change flags
+    /// cannot grant it.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ impl Default for Page {
 }
 
 impl Page {
-    /// The page of `request`. A value that is not a number, and a limit of 0, count as absent.
+    /// The page of `request`. A value that is not a number counts as absent, and so does a limit of 0.
     pub fn of(request: &Request) -> Self {
         let number = |name: &str| request.query(name).and_then(|text| text.parse().ok());
         let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
@@ -76,12 +76,12 @@ impl Page {
         Self { limit: limit.min(LIMIT_MAX), ..self }
     }
 
-    /// The same for a list of persons or definitions.
+    /// The same page for a list of persons or definitions.
     pub fn part(self) -> Part {
         Part { offset: self.offset, limit: self.limit }
     }
 
-    /// The response with `results`, one page of a list of `count` items, written beside the threads of sockets.
+    /// The response with `results`, one page of a list of `count` items, written outside the threads of sockets.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Page {
         Envelope { count, next, previous, results }
     }
 
-    /// The response with rows that are written.
+    /// The response with rows that are serialized already.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Page {
         Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&links)?))
     }
 
-    /// The response with these rows, written beside the threads of sockets. The page is about `taken` items of a list of
+    /// The response with these rows, written outside the threads of sockets. The page covers `taken` items of a list of
     /// `count`; `read` holds the memory of the rows.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Page {
         links.map_err(|error| Problem::of(Kind::Internal, &error))
     }
 
-    /// What stands before the rows of a page that has `shown` items of a list of `count`.
+    /// Count and links of a page that has `shown` items of a list of `count`.
     pub(super) fn links(
         self,
         (request, public_url): (&Request, Option<&str>),
@@ -206,8 +206,8 @@ impl Page {
     }
 }
 
-/// The base URL of links: the setting `public-url`, else what a trusted proxy was asked for, else the address of the
-/// request. Of others than trusted proxies there are no such headers here (`http/client_address.rs`).
+/// The base URL of links: the setting `public-url`, else scheme and host from the headers of a trusted proxy, else the
+/// address of the request. Such headers of other peers are removed before (`http/client_address.rs`).
 pub fn base_url(request: &Request, public_url: Option<&str>) -> String {
     if let Some(url) = public_url {
         return url.trim_end_matches('/').to_owned();
@@ -221,18 +221,18 @@ pub fn base_url(request: &Request, public_url: Option<&str>) -> String {
     format!("{scheme}://{host}")
 }
 
-/// Whether a request came over an encrypted connection, as far as that is known.
+/// Whether a request came over an encrypted connection, by its [`base_url`].
 pub fn is_encrypted(request: &Request, public_url: Option<&str>) -> bool {
     base_url(request, public_url).starts_with("https://")
 }
 
-/// What the proxy that is next to the server says: each one appends to what it was told.
+/// The header value that the nearest proxy added: each proxy appends its own value to those that it received.
 fn told(request: &Request, name: HeaderName) -> Option<&str> {
     let last = request.headers.get_all(name).iter().next_back()?.to_str().ok()?;
     last.rsplit(',').next().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Whether a text is a host with or without a port, and nothing that would lead elsewhere in a link.
+/// Whether a text is a host with or without a port, and has no character that would change the target of a link.
 fn is_authority(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part)

@@ -1,6 +1,5 @@
-//! Table of the public endpoints: [`PUBLIC`]. For SDKs, browsers, proxies and probes. Only the
-//! definitions of flags and the payload of a flag, which are for servers, take a personal key. [`find`]
-//! looks up a request.
+//! Table of the public endpoints: [`PUBLIC`]. For SDKs, browsers, proxies and probes. Only the definitions of flags and
+//! the payload of a flag, which are for servers, take a personal key. [`find`] looks up a request.
 //!
 //! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
 //! forms and a redirect would break a preflight. The most frequent paths are listed first.
@@ -90,7 +89,7 @@ pub enum Public {
     Discarded(Discarded),
     /// `/flags`, `/decide`.
     Flags,
-    /// The same by GET, without a subject.
+    /// `/flags`, `/decide` by GET, without a subject.
     FlagsWithoutSubject,
     /// `/array/<token>/...`: files that SDKs load at start.
     Start {
@@ -119,7 +118,7 @@ pub enum Public {
     OfrepOne(String),
     /// Server-sent events about changes of flags.
     FlagEvents,
-    /// What a link leads to, by its token, with `.json` or without; or its password.
+    /// A shared document, by the token of its link, with `.json` or without; or the password of the link.
     Shared(String),
 }
 
@@ -128,7 +127,7 @@ pub enum Public {
 pub struct Line {
     /// Methods, separated by spaces.
     methods: &'static str,
-    /// The path, without a slash at its end.
+    /// The path, without a trailing slash.
     pub path: &'static str,
     /// Whether the path has `:names`.
     has_names: bool,
@@ -229,8 +228,7 @@ impl Public {
         !matches!(self, Self::Root | Self::Description | Self::FlagEvents | Self::Shared(_))
     }
 
-    /// Whether it is a health probe of an orchestrator or a monitor, which has to be answered under
-    /// overload too.
+    /// Whether it is a health probe of an orchestrator or a monitor, which has to be answered under overload too.
     pub fn is_probe(&self) -> bool {
         matches!(self, Self::Liveness | Self::Readiness | Self::Metrics)
     }

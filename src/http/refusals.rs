@@ -1,4 +1,4 @@
-//! Requests refused for overload: they are logged by number and reason at intervals.
+//! Requests refused for overload: a log line per reason and interval reports their number.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use weir_base::telemetry::repeats::Repeats;
 /// Requests refused for overload, by route and cause.
 pub(super) type Refusals = Repeats<(&'static str, Box<str>)>;
 
-/// The status of overload.
+/// The status of requests refused for overload.
 pub(super) const REFUSED: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
 
-/// Logs the refused requests that are not in a log line yet.
+/// Logs the refused requests that no log line has reported yet.
 pub(super) fn log_refusals(refusals: &Refusals, now: Duration) {
     refusals.take(now).iter().for_each(|(why, refused)| log_refused(why, *refused));
 }

@@ -55,13 +55,13 @@ pub struct Request {
     /// The body, not yet read.
     pub body: RequestBody,
     pub(super) uri: Uri,
-    /// Which fields its body may have; any without this.
+    /// The fields that the body may have; without it, any.
     pub(super) body_fields: Option<Arc<BodyFields>>,
 }
 
 impl Request {
     /// A request of this client with a JSON body, for a route function that another one calls. It has neither
-    /// credentials nor conditions; `None` for a path that is no URI.
+    /// credentials nor conditional headers; `None` if the path is not a URI.
     pub(super) fn derived(&self, method: Method, path: &str, body: Bytes) -> Option<Self> {
         let uri = path.parse().ok()?;
         let mut headers = HeaderMap::new();
@@ -83,7 +83,7 @@ impl Request {
         Some(Self { method, headers, client_ip, request_id, body, uri, body_fields: None })
     }
 
-    /// The memory budget for what is read and written for it.
+    /// The memory budget for what is read and written for this request.
     pub(super) fn memory(&self) -> Memory {
         Memory::new(&self.body.budget, self.method != Method::GET)
     }
@@ -137,8 +137,7 @@ impl RequestId {
     }
 
     fn fresh() -> Self {
-        // Not `Uuid::new_v4`, which asks the kernel for randomness each time: an id for the log
-        // need not be secret.
+        // Not `Uuid::new_v4`, which reads randomness from the kernel each time: an id for the log need not be secret.
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
         let mut text = Uuid::encode_buffer();
         let text = id.hyphenated().encode_lower(&mut text);
@@ -177,7 +176,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// What the sender can do about it.
+    /// The kind of this error.
     pub fn kind(&self) -> Kind {
         match self {
             Self::TooLarge { .. } => Kind::TooLarge,
@@ -211,13 +210,12 @@ enum Sending {
     No,
 }
 
-/// The rest of a body, for the exchange: the number of bytes received, and the part the endpoint
-/// did not read.
+/// The rest of a body, for the exchange: the number of bytes received, and the part the endpoint did not read.
 #[derive(Debug, Default)]
 pub(super) struct BodyTally {
     received_bytes: AtomicU64,
     rest: Mutex<Option<Incoming>>,
-    /// Memory of what was parsed.
+    /// Memory reservation of the parsed body.
     parsed: Mutex<Option<Reservation>>,
 }
 
@@ -234,7 +232,7 @@ impl RequestBody {
         Self { incoming, peeked: None, budget, timeout, sending, tally: Arc::default() }
     }
 
-    /// Takes the body out of its request, which has an empty one from then on.
+    /// Takes the body out of its request, and leaves an empty one.
     pub(super) fn take(&mut self) -> Self {
         let (budget, timeout) = (Arc::clone(&self.budget), self.timeout);
         let (sending, tally) = (Sending::No, Arc::default());
@@ -263,8 +261,8 @@ impl RequestBody {
         }
     }
 
-    /// As [`Self::read`], for a JSON text that is parsed: until the answer is made, what it becomes in memory is within
-    /// the budget, too.
+    /// As [`Self::read`], for a JSON text that is parsed: the memory of the parsed values counts in the budget, too,
+    /// until the response is ready.
     pub async fn read_to_parse(self, limit_bytes: u64) -> Result<Bytes, BodyError> {
         let (tally, budget) = (Arc::clone(&self.tally), Arc::clone(&self.budget));
         let body = self.read(limit_bytes).await?;
@@ -276,8 +274,7 @@ impl RequestBody {
         Ok(body)
     }
 
-    /// Reads the body and keeps it: a later [`RequestBody::read`] returns the same. `None` if that
-    /// will fail.
+    /// Reads and buffers the body: a later [`RequestBody::read`] returns the same. `None` if that will fail.
     pub async fn peek(&mut self, limit_bytes: u64) -> Option<&Bytes> {
         if self.peeked.is_none() {
             self.peeked = Some(self.read_now(limit_bytes).await);
@@ -372,7 +369,7 @@ impl BodyTally {
         self.received_bytes.fetch_add(length(piece), Ordering::Relaxed);
     }
 
-    /// Nothing is left of what was parsed: there is an answer.
+    /// Releases the reservation of the parsed body: the response is ready.
     pub(super) fn forget_parsed(&self) {
         *self.parsed.lock() = None;
     }

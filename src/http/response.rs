@@ -51,14 +51,14 @@ pub struct Response {
     pub(super) body: Body,
     /// Cause of an internal failure, for the log.
     pub(super) cause: Option<Box<str>>,
-    /// The code of the error that it tells of; empty if it is none.
+    /// The code of the error in the response; empty if it is no error.
     pub(super) code: &'static str,
 }
 
 /// The body of a response.
 pub(super) enum Body {
     Full(Bytes),
-    /// One that is in the memory budget already.
+    /// A body that counts in the memory budget already.
     Counted(Bytes),
     Stream {
         pieces: Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>,
@@ -119,7 +119,7 @@ impl Response {
         Self::bytes(status, JSON, body)
     }
 
-    /// A body of the given media type that is in the memory budget.
+    /// A body of the given media type that counts in the memory budget.
     pub fn counted(status: StatusCode, content_type: HeaderValue, body: &Counted) -> Self {
         let mut response = Self::empty(status);
         response.headers.insert(CONTENT_TYPE, content_type);
@@ -127,12 +127,12 @@ impl Response {
         response
     }
 
-    /// A body that is JSON already, and in the memory budget.
+    /// A JSON text that counts in the memory budget.
     pub fn counted_json(status: StatusCode, body: &Counted) -> Self {
         Self::counted(status, JSON, body)
     }
 
-    /// JSON that begins with `head`, and goes on with a body that is in the memory budget.
+    /// JSON that begins with `head`, followed by a body that counts in the memory budget.
     pub fn counted_json_after(head: String, body: &Counted) -> Self {
         let pieces = [Bytes::from(head), body.bytes().clone()];
         let bytes = pieces.iter().map(Bytes::len).fold(0, usize::saturating_add);
@@ -220,8 +220,7 @@ fn names(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// Text for the client about an internal failure; `None` where the error's own text is for the
-/// client.
+/// Text for the client about an internal failure; `None` if the error's own text is for the client.
 fn public_detail(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Invalid
@@ -250,14 +249,14 @@ pub struct Problem {
     form: Form,
 }
 
-/// How the body of the response to a [`Problem`] is written.
+/// Format of the body of a [`Problem`]'s response.
 #[derive(Debug)]
 enum Form {
     /// As an [`Envelope`].
     Envelope,
-    /// As this JSON.
+    /// As this JSON value.
     Own(Value),
-    /// There is no body.
+    /// No body.
     Empty,
 }
 
@@ -313,7 +312,7 @@ impl Problem {
         }
     }
 
-    /// How it is told inside of a response that has more to tell: `{"type", "message"}`.
+    /// The error as a member of a response that has other content: `{"type", "message"}`.
     pub fn told_inside(&self) -> Value {
         json!({"type": self.code, "message": self.detail})
     }
@@ -354,7 +353,7 @@ impl Problem {
         self
     }
 
-    /// The same with another body of the response, or with none: some endpoints have errors of their own form.
+    /// The same with this body, or with none: some endpoints have errors of their own form.
     #[must_use]
     pub fn with_body(self, body: Option<Value>) -> Self {
         Self { form: body.map_or(Form::Empty, Form::Own), ..self }

@@ -44,13 +44,13 @@ pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
     links: shared::Links,
-    /// The fields of bodies.
+    /// The fields of bodies, by endpoint.
     bodies: Bodies,
     throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
     /// State of the pages.
     desk: Arc<Desk>,
-    /// Cancelled when the server stops; ends the streams that have no other end.
+    /// Cancelled when the server stops; ends the streams that would go on otherwise.
     ending: Shutdown,
     /// Secret in the lock file. It proves that a command may read the data directory.
     secret: Arc<str>,
@@ -65,7 +65,7 @@ pub enum Route {
     Internal(Internal),
     /// One of [`table::TABLE`].
     Managed(Managed),
-    /// A page, or what belongs to pages.
+    /// A page, or an asset of pages.
     Page(pages::Route),
     /// The path exists, with the methods of this `Allow` header.
     WrongMethod(String),
@@ -141,12 +141,12 @@ impl Router {
         let requests_max_bytes = app.node.config.ingest.inflight_max_bytes.as_u64();
         let links = shared::Links::new(&app.node.clock, requests_max_bytes);
         let desk = Arc::new(desk);
-        // A test reads the description; without it bodies may have any fields.
+        // A test checks that the description can be read; without it bodies may have any fields.
         let bodies = Bodies::described().unwrap_or_default();
         Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }
     }
 
-    /// Answers at once if the endpoint waits for nothing; else returns its future.
+    /// Returns the response at once if the endpoint waits for nothing; else returns its future.
     fn answer(&self, route: Route, request: Request) -> Answering<'_> {
         match route {
             Route::Public(public) => self.answer_public(public, request),
@@ -228,7 +228,7 @@ impl Router {
         let path = endpoint.names().zip(parameters).collect();
         let rendering = Rendering::of(endpoint.renderings, suffix, &request);
         let answering = (endpoint.serve)(app, Arrived { owner, path, rendering, asker, request });
-        // What changes nothing may be left unfinished.
+        // Operations that change nothing may be cancelled before their end.
         let response = match endpoint.scope.ends_with(":read") {
             true => lasting::answered(&standing, answering).await,
             false => answering.await,
@@ -262,7 +262,7 @@ impl Handler for Router {
         let label = route.label();
         let is_routine = match &route {
             Route::Public(public) => public.is_routine(),
-            // What a page is made of is asked for with it, and the page has its line.
+            // Browsers load assets with each page, and the page has a log line.
             Route::Page(page) => matches!(page, pages::Route::Asset),
             _ => false,
         };

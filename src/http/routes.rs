@@ -1,5 +1,6 @@
-//! The endpoints, one file per family: operations, and route functions that are none yet, which translate a request into a
-//! call of an engine, and the result into a response. Each fails with the problem that the client gets as its answer.
+//! The endpoints, one file per family: operations, and route functions that are not operations yet, which translate a
+//! request into a call of an engine, and the result into a response. Each fails with the problem that the client gets
+//! as its answer.
 
 pub mod activity;
 pub mod capture;

@@ -1,4 +1,4 @@
-//! Tests of fields: what Django REST Framework takes, and how it refuses the rest.
+//! Tests of fields: which values Django REST Framework accepts, and how it refuses the rest.
 
 use serde_json::json;
 
@@ -122,7 +122,7 @@ fn lists_name_the_item_at_fault() {
         let (_, text) = parts(fields(&value).ids("ids"));
         assert!(text.contains(detail), "{text}");
     }
-    // A list may be as long as its field says, and 10,000 items long if that says nothing.
+    // A list may have as many items as its field permits; 10,000 by default.
     let long = json!({"ids": vec![1; 10_001], "tags": vec!["a"; 10_001], "few": [1, 2, 3]});
     let mut long = fields(&long);
     let (status, text) = parts(long.ids("ids"));

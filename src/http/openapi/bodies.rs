@@ -1,5 +1,5 @@
-//! The fields that the description has for the bodies of each endpoint: [`Bodies`]. So what is accepted is what is
-//! described.
+//! The fields that the description has for the body of each endpoint: [`Bodies`]. The fields that are accepted are
+//! those that are described.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::body_fields::BodyFields;
 use crate::openapi::document;
 use crate::table::TABLE;
 
-/// How deep references of schemas are followed.
+/// How many levels of schema references are followed.
 const DEPTH_MAX: usize = 8;
 
-/// The media type of bodies and answers.
+/// The media type of bodies and responses, as a segment of a JSON pointer.
 const JSON: &str = "application~1json";
 
-/// The fields of the bodies of all endpoints, by path and method as the table has them.
+/// The fields of the bodies of all endpoints, by path and method as in the table.
 #[derive(Debug, Default)]
 pub struct Bodies(BTreeMap<(&'static str, &'static str), Arc<BodyFields>>);
 
 impl Bodies {
-    /// Those of the description. An endpoint whose body is of any form has none.
+    /// Reads the fields from the description. An endpoint that accepts a body of any form has no entry.
     ///
     /// # Errors
     ///
-    /// What is written by hand is no JSON: a bug.
+    /// The handwritten part is not JSON: a bug.
     pub fn described() -> Result<Self, serde_json::Error> {
         let document = document::document()?;
         let mut bodies = BTreeMap::new();
@@ -50,13 +50,13 @@ impl Bodies {
         Ok(Self(bodies))
     }
 
-    /// Those of an endpoint; `None` if its body may have any.
+    /// The fields of an endpoint; `None` if its body may have any.
     pub fn of(&self, path: &'static str, method: &str) -> Option<Arc<BodyFields>> {
         self.0.get(&(path, method)).cloned()
     }
 }
 
-/// The names of the properties of a schema, and of the schemas that it is made of.
+/// The names of the properties of a schema, and of the schemas that it is composed of.
 fn names(document: &Value, schema: &Value, depth: usize) -> BTreeSet<String> {
     let Some(depth) = depth.checked_sub(1) else { return BTreeSet::new() };
     let mut found: BTreeSet<String> = BTreeSet::new();

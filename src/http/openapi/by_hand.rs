@@ -1,5 +1,5 @@
-//! Schemas that are still written by hand in `schemas/openapi/by_hand.json`, as types: each name here is one there.
-//! A type that derives its schema takes the place of its name, and the name goes.
+//! Types for the schemas that are still written by hand in `schemas/openapi/by_hand.json`: each name here is a schema
+//! there. Once a type derives its schema, it replaces the name here.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The OpenAPI description as a whole: [`text`] makes `schemas/openapi.json` from the tables of endpoints, the
-//! words and shapes in them, and `schemas/openapi/by_hand.json`, which has what no type says yet.
+//! The whole OpenAPI description: [`text`] makes `schemas/openapi.json` from the tables of endpoints, the words and
+//! shapes in them, and `schemas/openapi/by_hand.json`, which has the parts that no type describes yet.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,7 +31,7 @@ const RESPONSES: [(&str, &str); 6] = [
 const RESPONSES_TO_BODIES: [(&str, &str); 4] =
     [("400", "BadRequest"), ("408", "Slow"), ("413", "TooLarge"), ("415", "UnsupportedMediaType")];
 
-/// Parameters in paths that are not those of the components with their names: (beginning of the path, name, component).
+/// Parameters in paths that differ from the component of the same name: (prefix of the path, name, component).
 const PATH_PARAMETERS: [(&str, &str, &str); 9] = [
     ("/api/personal_api_keys/", "id", "key_id"),
     ("/api/users/", "uuid", "member"),
@@ -44,17 +44,18 @@ const PATH_PARAMETERS: [(&str, &str, &str); 9] = [
     ("P/query/", "id", "query_id"),
 ];
 
-/// First words of paths both of projects and of organizations; ids of the latter say so.
+/// First words of paths that exist both for projects and for organizations; operation ids of the latter begin with
+/// `organization_`.
 const OF_BOTH: [&str; 2] = ["feature_flags", "projects"];
 
-/// Levels of objects that are written one field a line, so that an operation or a schema is one line.
+/// Levels of objects that are written with one field per line, so that an operation or a schema is one line.
 const LEVELS: usize = 3;
 
 /// The text of `schemas/openapi.json`.
 ///
 /// # Errors
 ///
-/// What is written by hand is no JSON.
+/// The handwritten part is not JSON.
 pub fn text() -> Result<String, serde_json::Error> {
     let mut text = String::new();
     write_value(&mut text, &document()?, 0);
@@ -62,7 +63,7 @@ pub fn text() -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Writes `value`, which is `depth` levels deep.
+/// Writes `value`, which is nested `depth` levels deep.
 fn write_value(text: &mut String, value: &Value, depth: usize) {
     let fields = value.as_object().filter(|fields| depth < LEVELS && !fields.is_empty());
     let Some(fields) = fields else {
@@ -83,7 +84,7 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
 ///
 /// # Errors
 ///
-/// What is written by hand is no JSON.
+/// The handwritten part is not JSON.
 pub(super) fn document() -> Result<Value, serde_json::Error> {
     let mut document: Map<String, Value> = match json::read(BY_HAND.as_bytes())? {
         Value::Object(document) => document,
@@ -153,12 +154,12 @@ fn path_parameters(path: &str) -> Vec<Value> {
     owner.into_iter().chain(own).map(|name| component("parameters", name)).collect()
 }
 
-/// What refers to a component.
+/// A reference to a component.
 fn component(kind: &str, name: &str) -> Value {
     json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
-/// The id of an operation, and its tag.
+/// The id and the tag of an operation.
 fn names(endpoint: &Endpoint, words: &Words, shape: &Shape, method: &str) -> (String, String) {
     let path = endpoint.path;
     let (root, rest) = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
@@ -188,11 +189,11 @@ fn names(endpoint: &Endpoint, words: &Words, shape: &Shape, method: &str) -> (St
     (format!("{name}_{action}"), words.tag.unwrap_or(first).to_owned())
 }
 
-/// Makes schemas, and keeps those that have names.
+/// Generates schemas, and collects those that have names.
 struct Schemas {
-    /// Of what is read: a field that has a default may be absent.
+    /// For input: a field that has a default may be absent.
     bodies: SchemaGenerator,
-    /// Of what is written: a field is always there, unless it is skipped.
+    /// For output: a field is always present, unless it is skipped.
     answers: SchemaGenerator,
 }
 
@@ -269,7 +270,7 @@ impl Schemas {
         has_body: bool,
     ) -> Value {
         let of_bodies = RESPONSES_TO_BODIES.iter().filter(|_| has_body);
-        // What has its format in the body answers whatever the request accepts.
+        // An endpoint that takes the format from the body ignores `Accept`.
         let is_sent = |(status, _): &&(&str, &str)| {
             *status != "406" || endpoint.renderings != Renderings::Own
         };
@@ -300,7 +301,7 @@ impl Schemas {
         json!(responses)
     }
 
-    /// A response, as JSON if it has a content.
+    /// A response, with JSON content if it has a schema.
     fn response(&mut self, Success { says, schema, .. }: &Success) -> Value {
         match schema {
             None => json!({"description": says}),
@@ -312,7 +313,8 @@ impl Schemas {
     }
 }
 
-/// The parameters in the query of one method. One that has its filters in the body has no other name for them.
+/// The query parameters of one method. An endpoint that also has GET takes its filters with POST from the body; only
+/// shared parameters are left in the query.
 fn query_parameters(endpoint: &Endpoint, shape: &Shape, has_body: bool) -> Vec<Value> {
     let paging: &[&str] = match shape.paging {
         Paging::None | Paging::Whole => &[],
@@ -375,8 +377,8 @@ fn plain_of(schema: Schema) -> Value {
     schema
 }
 
-/// Removes how many bits the numbers of a schema have here, which is nothing to clients, and adds the formats that the
-/// names of texts say: `..._at` is a time, `uuid` and `..._uuid` a UUID.
+/// Removes the integer widths from a schema, which mean nothing to clients, and adds the formats that follow from the
+/// names of text fields: `..._at` is a time, `uuid` and `..._uuid` a UUID.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

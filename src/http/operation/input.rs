@@ -1,5 +1,5 @@
-//! What an operation is told, as a struct by [`input!`]: each field is part of the path, of the query or the body, is read
-//! from there in the order of its declaration, and is described by its type.
+//! The input of an operation as a struct by [`input!`]: each field is part of the path, of the query or of the body, is
+//! read from there in the order of its declaration, and is described by its type.
 
 use std::marker::PhantomData;
 
@@ -12,26 +12,26 @@ use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
 
-/// Reads a body that is a form, by its `Content-Type`.
+/// Reads a body that is a form; the first argument is its `Content-Type`.
 pub type ReadForm = fn(&str, &Bytes) -> Result<Fields, Problem>;
 
-/// How the fields of a body are read.
+/// Format of a body.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
-    /// There is no body.
+    /// No body.
     Nothing,
-    /// It is a JSON object.
+    /// A JSON object.
     Object,
-    /// It is a JSON object, or a form that is read so.
+    /// A JSON object, or a form that is read by this function.
     ObjectOrForm(ReadForm),
-    /// It is a list of JSON objects; a single object counts as a list of one.
+    /// A list of JSON objects; a single object counts as a list of one.
     List,
-    /// With POST it is a JSON object, else there is none.
+    /// A JSON object with POST, no body otherwise.
     ObjectOfPost,
 }
 
 impl Reading {
-    /// That of an operation, whose other parts are read as `other`.
+    /// The format of an operation whose other parts have the format `other`.
     pub const fn or(self, other: Self) -> Self {
         match self {
             Self::Nothing => other,
@@ -40,19 +40,19 @@ impl Reading {
     }
 }
 
-/// What can be read from a request.
+/// Input that can be read from a request.
 pub trait Input: Sized + Send {
-    /// How the body is read, if it has a part in that.
+    /// Format of the body, if it is part of the input.
     const READING: Reading;
 
-    /// Adds its parts to the description.
+    /// Adds its parts to the OpenAPI description.
     fn describe(shape: &mut Shape);
 
-    /// Reads it.
+    /// Reads the input.
     ///
     /// # Errors
     ///
-    /// That of the first part that cannot be read.
+    /// The error of the first part that cannot be read.
     fn take(parts: &mut Parts<'_>) -> Result<Self, Problem>;
 }
 
@@ -67,13 +67,13 @@ pub struct Parts<'r> {
     pub(crate) body: Fields,
 }
 
-/// A type of what is in a path.
+/// A type of a path parameter.
 pub trait InPath: Sized {
-    /// Reads it.
+    /// Parses the value.
     ///
     /// # Errors
     ///
-    /// 404: nothing has such a name.
+    /// 404: nothing can have this name.
     fn of(text: &str) -> Result<Self, Problem>;
 }
 
@@ -98,7 +98,7 @@ impl InPath for Uuid {
 /// Names and values of the `:names` in a path.
 pub type Named = [(&'static str, String)];
 
-/// What a path has under this name.
+/// The value of the path parameter `name`.
 ///
 /// # Errors
 ///
@@ -108,16 +108,16 @@ pub fn part<T: InPath>(path: &Named, name: &str) -> Result<T, Problem> {
     T::of(found.map_or("", |(_, value)| value.as_str()))
 }
 
-/// A type of what is in a query.
+/// A type of a query parameter.
 pub trait InQuery: Sized {
-    /// Adds it to the description, under this name.
+    /// Adds the parameter to the OpenAPI description.
     fn describe(name: &'static str, about: &'static str, shape: &mut Shape);
 
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
     ///
-    /// 400 for a value that it cannot have.
+    /// 400 for an invalid value.
     fn take(request: &Request, name: &'static str) -> Result<Self, Problem>;
 }
 
@@ -131,7 +131,7 @@ impl InQuery for Option<String> {
     }
 }
 
-/// `limit` and `offset`, whatever the field is called.
+/// `limit` and `offset`, whatever the name of the field.
 impl InQuery for Page {
     fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
         shape.paging = Paging::Offset;
@@ -142,7 +142,7 @@ impl InQuery for Page {
     }
 }
 
-/// A text that many endpoints take under the name of the field, such as `search`; empty without one.
+/// A text that many endpoints take under the name of the field, such as `search`; empty if absent.
 #[derive(Clone, Debug, Default)]
 pub struct Shared(pub String);
 
@@ -156,7 +156,7 @@ impl InQuery for Shared {
     }
 }
 
-/// Texts; the parameter comes once for each.
+/// Texts; the parameter is repeated for each.
 #[derive(Clone, Debug, Default)]
 pub struct Each(pub Vec<String>);
 
@@ -171,7 +171,7 @@ impl InQuery for Each {
     }
 }
 
-/// A text without which a request is refused.
+/// A required text.
 #[derive(Clone, Debug)]
 pub struct Needed(pub String);
 
@@ -186,7 +186,7 @@ impl InQuery for Needed {
     }
 }
 
-/// The kind of what an operation is about, which no part of a request says.
+/// The kind of object that an operation is about, as a type parameter; not read from the request.
 #[derive(Debug)]
 pub struct Of<K>(PhantomData<K>);
 
@@ -198,28 +198,28 @@ impl<K> InQuery for Of<K> {
     }
 }
 
-/// A type of what is in a query, and with POST in the body, too.
+/// Input in the query, and with POST also in the body.
 pub trait InBoth: Sized {
-    /// Adds it to the description.
+    /// Adds it to the OpenAPI description.
     fn describe(shape: &mut Shape);
 
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
     ///
-    /// 400 for a value that it cannot have.
+    /// 400 for an invalid value.
     fn take(parts: &mut Parts<'_>) -> Result<Self, Problem>;
 }
 
 /// A type of a body.
 pub trait InBody: Sized {
-    /// How its fields are read.
+    /// Format of the body.
     const READING: Reading = Reading::Object;
 
-    /// Adds it to the description.
+    /// Adds the body to the OpenAPI description.
     fn describe(shape: &mut Shape);
 
-    /// Reads it.
+    /// Reads the body.
     ///
     /// # Errors
     ///
@@ -227,13 +227,13 @@ pub trait InBody: Sized {
     fn take(fields: &mut Fields) -> Result<Self, Problem>;
 }
 
-/// A body that makes something or changes it, where a new thing needs fields that a change does not.
+/// A body that creates or changes an object, where creating one requires fields that a change does not.
 pub trait Creates: InBody {
-    /// These fields.
+    /// Fields that are required to create an object.
     const NEEDS: &'static [&'static str];
 }
 
-/// A body that makes something, or replaces the whole of it.
+/// A body that creates an object, or replaces all of it.
 #[derive(Debug, Default)]
 pub struct New<T>(pub T);
 
@@ -259,15 +259,15 @@ pub mod path {
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// It is not in the body.
+    /// Not in the body.
     pub const fn reading<T>() -> Reading {
         Reading::Nothing
     }
 
-    /// The description has the parameters of a path by the path.
+    /// Adds nothing: the description takes path parameters from the path.
     pub fn describe<T: InPath>(_: &'static str, _: &'static str, _: &mut Shape) {}
 
-    /// Reads the part of this name.
+    /// Reads the path parameter `name`.
     ///
     /// # Errors
     ///
@@ -283,17 +283,17 @@ pub mod query {
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// It is not in the body.
+    /// Not in the body.
     pub const fn reading<T>() -> Reading {
         Reading::Nothing
     }
 
-    /// Adds it to the description.
+    /// Adds the parameter to the OpenAPI description.
     pub fn describe<T: InQuery>(name: &'static str, about: &'static str, shape: &mut Shape) {
         T::describe(name, about, shape);
     }
 
-    /// Reads the parameter of this name.
+    /// Reads the query parameter `name`.
     ///
     /// # Errors
     ///
@@ -309,12 +309,12 @@ pub mod body {
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// How its fields are read.
+    /// Format of the body.
     pub const fn reading<T: InBody>() -> Reading {
         T::READING
     }
 
-    /// Adds it to the description.
+    /// Adds the body to the OpenAPI description.
     pub fn describe<T: InBody>(_: &'static str, _: &'static str, shape: &mut Shape) {
         T::describe(shape);
     }
@@ -329,23 +329,23 @@ pub mod body {
     }
 }
 
-/// Queries with bodies, for [`input!`].
+/// Input in the query or the body, for [`input!`].
 pub mod both {
     use super::{InBoth, Parts, Reading};
     use crate::openapi::Shape;
     use crate::response::Problem;
 
-    /// How the body is read.
+    /// Format of the body.
     pub const fn reading<T>() -> Reading {
         Reading::ObjectOfPost
     }
 
-    /// Adds it to the description.
+    /// Adds it to the OpenAPI description.
     pub fn describe<T: InBoth>(_: &'static str, _: &'static str, shape: &mut Shape) {
         T::describe(shape);
     }
 
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
     ///
@@ -355,9 +355,9 @@ pub mod both {
     }
 }
 
-/// Declares what an operation is told: a struct with the place of each field before its name, `path`, `query`, `body`,
-/// or `both` for a query with a body. A field of the path is the `:name` of its row in the table, one of the query the parameter of its name. A struct may
-/// have one parameter, a type such as the kind of what it is about.
+/// Declares the input of an operation: a struct with the place of each field before its name, `path`, `query`, `body`,
+/// or `both` for a query with a body. A field of the path is the `:name` of its row in the table, one of the query the
+/// parameter of its name. A struct may have one type parameter, such as the kind of object that it is about.
 macro_rules! input {
     (
         $(#[$of:meta])*

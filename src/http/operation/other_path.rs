@@ -1,5 +1,5 @@
-//! An operation under another path, which names its caller's project or organization otherwise: [`As`], with the callers
-//! that only such paths have.
+//! An operation under a second path with another form of owner in the path: [`As`], with the callers that only such
+//! paths have.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::response::Problem;
 use weir_metadata::accounts::{PersonalKey, User};
 use weir_metadata::snapshot::Snapshot;
 
-/// The operation `O` under a path whose caller is a `Who`.
+/// The operation `O` under a path whose caller has the type `Who`.
 #[derive(Debug)]
 pub struct As<Who, O>(O, PhantomData<Who>);
 
@@ -54,7 +54,7 @@ impl From<Member> for Asker {
     }
 }
 
-/// The caller, and a project that the path names by `:id` after its organization.
+/// The caller, and a project that the path names by `:id` below its organization.
 #[derive(Clone, Debug)]
 pub struct InOrganization(Principal);
 

@@ -1,5 +1,6 @@
-//! What operations give, and how it is answered: a value as JSON with 200, [`Long`], [`Created`], [`Accepted`], [`Whole`];
-//! nothing, [`Noted`], [`Taken`], [`Done`]; a page of a list, [`Listed`] and [`Paged`]; [`Never`]. Each says its own schema.
+//! Results of operations and their responses: a value as JSON with 200, [`Long`], [`Created`], [`Accepted`], [`Whole`];
+//! nothing, [`Noted`], [`Taken`], [`Done`]; a page of a list, [`Listed`] and [`Paged`]; [`Never`]. Each describes its
+//! own schema.
 
 use std::future::Future;
 
@@ -22,23 +23,23 @@ use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 use weir_event::json;
 
-/// How the text of a page without rows ends.
+/// The end of the text of a page without rows.
 const NO_RESULTS: &str = ",\"results\":[]}";
 
-/// What an operation gives.
+/// The result of an operation.
 pub trait Output: Send + Sized {
-    /// Adds it to the description.
+    /// Adds the response to the OpenAPI description.
     fn describe(shape: &mut Shape);
 
-    /// The response with it.
+    /// The response with this result.
     ///
     /// # Errors
     ///
-    /// The server stops, or has no memory for the response.
+    /// The server stops, or the memory budget has no space for the response.
     fn respond(self, reply: &Reply<'_>) -> impl Future<Output = Result<Response, Problem>> + Send;
 }
 
-/// What a response depends on besides what it says.
+/// Parts of a request that determine the form of its response.
 #[derive(Debug)]
 pub struct Reply<'r> {
     /// The engines.
@@ -59,7 +60,7 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     }
 }
 
-/// Answers with a value, which is written beside the threads of sockets.
+/// Responses with one value, written outside the threads of sockets.
 macro_rules! values {
     ($($(#[doc = $about:literal])* $name:ident($value:ty), $status:ident, $paging:ident;)*) => {$(
         $(#[doc = $about])*
@@ -81,17 +82,17 @@ macro_rules! values {
 }
 
 values! {
-    /// Something that was made; answered with 201.
+    /// A created object; answered with 201.
     Created(T), CREATED, None;
-    /// Something that was changed, and may be changed further; answered with 202.
+    /// An object that was changed, and may be changed further; answered with 202.
     Accepted(T), ACCEPTED, None;
-    /// A value that may be long, as JSON or as CSV where the row says so.
+    /// A value that may be long, as JSON, or as CSV if the row of the table permits it.
     Long(T), OK, None;
     /// All items of a list.
     Whole(Vec<T>), OK, Whole;
 }
 
-/// Answers without content.
+/// Responses without content.
 macro_rules! empty {
     ($($(#[doc = $about:literal])* $name:ident, $status:ident, $says:literal;)*) => {$(
         $(#[doc = $about])*
@@ -112,15 +113,15 @@ macro_rules! empty {
 }
 
 empty! {
-    /// It is noted; answered with 201.
+    /// The request is recorded; answered with 201.
     Noted, CREATED, "Noted";
-    /// What was asked for is done, or goes on; answered with 202.
+    /// The requested work is done, or goes on; answered with 202.
     Taken, ACCEPTED, "Done";
-    /// There is nothing to tell; answered with 204.
+    /// There is nothing to return; answered with 204.
     Done, NO_CONTENT, "Done";
 }
 
-/// Nothing: the operation is always refused.
+/// No result: the operation is always refused.
 #[derive(Debug)]
 pub enum Never {}
 
@@ -132,9 +133,9 @@ impl Output for Never {
     }
 }
 
-/// A list, of which it may be a page.
+/// A list, or a page of one.
 pub(crate) trait Items: Output {
-    /// The items, as clients get them; `held` counts their memory besides what it counts already.
+    /// The items, as clients get them; adds their memory to `held`.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ pub(crate) trait Items: Output {
     fn has_next(&self) -> bool;
 }
 
-/// An item as clients get it, whose memory `held` counts from now on.
+/// Converts an item to the JSON that clients get, and counts its memory in `held`.
 pub(crate) fn as_value(
     held: &mut Reservation,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,
@@ -157,7 +158,7 @@ pub(crate) fn as_value(
     json::restore(&text).map_err(failed)
 }
 
-/// The same of all items of a list.
+/// As [`as_value`], for all items of a list.
 pub(crate) fn as_values<T: Serialize>(
     items: Vec<T>,
     held: &mut Reservation,
@@ -166,10 +167,10 @@ pub(crate) fn as_values<T: Serialize>(
     items.into_iter().map(one).collect()
 }
 
-/// A page of a list; written beside the threads of sockets, as JSON or as CSV where the row says so.
+/// A page of a list; written outside the threads of sockets, as JSON, or as CSV if the row of the table permits it.
 #[derive(Debug)]
 pub struct Listed<T> {
-    /// Which page.
+    /// The requested page.
     pub page: Page,
     /// Items of the whole list.
     pub count: usize,
@@ -178,7 +179,7 @@ pub struct Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// The page of a list that is there as a whole.
+    /// A page of a list that is in memory as a whole.
     pub fn part_of<I>(page: Page, all: I, show: impl FnMut(I::Item) -> T) -> Self
     where
         I: IntoIterator<IntoIter: ExactSizeIterator>,
@@ -211,10 +212,10 @@ impl<T: Serialize + JsonSchema + Send + 'static> Output for Listed<T> {
     }
 }
 
-/// A page of a long list, whose rows are written as they are found.
+/// A page of a long list, whose rows are serialized as they are found.
 #[derive(Debug)]
 pub struct Paged<T> {
-    /// Which page.
+    /// The requested page.
     pub page: Page,
     /// Items of the whole list.
     pub count: usize,
@@ -242,7 +243,7 @@ impl<T: Serialize + JsonSchema + Send> Output for Paged<T> {
     }
 }
 
-/// The rows of a page: as text, which ends at a number of bytes, and as values, too, where they are drawn.
+/// The rows of a page: as text, limited to a number of bytes, and also as values if a page renders them.
 #[derive(Debug)]
 pub struct PageRows<T> {
     written: Rows,
@@ -250,7 +251,7 @@ pub struct PageRows<T> {
 }
 
 impl<T: Serialize> PageRows<T> {
-    /// None yet.
+    /// No rows yet.
     pub(super) fn new(memory: &Memory, bytes_max: usize, are_drawn: bool) -> Self {
         Self { written: Rows::within(memory, bytes_max), values: are_drawn.then(Vec::new) }
     }
@@ -282,7 +283,7 @@ impl<T: Serialize> PageRows<T> {
         Ok(Added::Yes)
     }
 
-    /// Adds what `write` adds, beside the threads of sockets.
+    /// Runs `write`, which adds rows, outside the threads of sockets.
     ///
     /// # Errors
     ///
@@ -303,7 +304,7 @@ impl<T: Serialize> PageRows<T> {
         self.written.count()
     }
 
-    /// The text of `page`, which is without rows, with these as its last member `results`.
+    /// The text of `page`, which has no rows, with these rows as its last member `results`.
     ///
     /// # Errors
     ///
@@ -315,7 +316,7 @@ impl<T: Serialize> PageRows<T> {
         Ok(self.written.within_object(head)?)
     }
 
-    /// The rows to draw.
+    /// The rows to render.
     pub fn into_values(self) -> Vec<T> {
         self.values.unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! An operation over HTTP: who asks, with which rights, what is read, what is answered. In this order, so that whoever may
-//! not do something learns nothing else of it.
+//! An operation over HTTP: authenticates the caller, checks the rights, reads the input, performs it, responds. In this
+//! order, so that a caller without the rights learns nothing else about the operation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use crate::response::{Problem, Response};
 use crate::{multipart, operation};
 use weir_app::App;
 
-/// What serves a request to an operation.
+/// A function that serves a request to an operation.
 pub type Serve = for<'a> fn(&'a App, Arrived) -> Serving<'a>;
 
-/// A response that is on its way.
+/// A future response.
 pub type Serving<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
 
 /// An authenticated request to the endpoint of an operation.
@@ -30,7 +30,7 @@ pub struct Arrived {
     pub owner: String,
     /// Names and values of the `:names` in the path.
     pub path: Vec<(&'static str, String)>,
-    /// The format of the response; the refusal of one that the endpoint has not comes after those of rights.
+    /// The format of the response; an unsupported format is refused after the rights are checked.
     pub rendering: Result<Rendering, Problem>,
     /// The authenticated caller.
     pub asker: Asker,
@@ -38,7 +38,7 @@ pub struct Arrived {
     pub request: Request,
 }
 
-/// Reads an operation from a request, does it, and answers.
+/// Reads an operation from a request, performs it, and responds.
 pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Serving<'_> {
     Box::pin(async move {
         let begun = begin(app, arrived, operation::check::<O>, O::READING).await?;
@@ -56,7 +56,7 @@ pub fn serve<O: Operation>(app: &App, arrived: Arrived) -> Serving<'_> {
     })
 }
 
-/// A request whose caller has the rights to its operation, which is to be read.
+/// A request whose caller has the rights to its operation; its input is not read yet.
 struct Begun<Who> {
     cx: Context<Who>,
     request: Request,
@@ -81,7 +81,7 @@ async fn begin<Who: Caller>(
     Ok(Begun { cx, request, path, body })
 }
 
-/// The fields of a body.
+/// Reads the fields of a body.
 async fn fields(app: &App, request: &mut Request, reading: Reading) -> Result<Fields, Problem> {
     match reading {
         Reading::Nothing => Ok(Fields::default()),

@@ -1,4 +1,4 @@
-//! The log of changes: of one object, of all objects of a kind, of the project.
+//! The activity log: changes of one object, of all objects of a kind, of the project.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -33,14 +33,14 @@ const LIMIT_DEFAULT: usize = 10;
 /// Most entries of a page.
 const LIMIT_MAX: usize = 1000;
 
-/// Entries that are read at once; one has what was changed before and after.
+/// Entries that are read at once; each contains the object before and after the change.
 const READ_AT_ONCE: usize = 16;
 
-/// Which part of the log is asked for: `limit`, and `page` or `offset`.
+/// The requested part of the log: `limit`, and `page` or `offset`.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     limit: usize,
-    /// From 1 on.
+    /// Page number, from 1 on.
     page: usize,
     /// Entries to skip, whatever the page is.
     offset: Option<usize>,
@@ -70,7 +70,7 @@ impl InQuery for Place {
     }
 }
 
-/// A part of the log.
+/// A page of the log.
 #[derive(Debug)]
 pub struct Entries {
     place: Place,
@@ -79,7 +79,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// The entries to draw.
+    /// The entries to render.
     pub fn into_values(self) -> Vec<api::Entry> {
         self.rows.into_values()
     }
@@ -98,7 +98,7 @@ impl Output for Entries {
             |part: (&str, usize)| Page::link_to(reply.request, base, &[part, ("limit", limit)]);
         let shown = rows.count();
         let after = self.place.skipped().saturating_add(shown);
-        // The page after one that ended early begins where that ended.
+        // If a page was cut short by its length, the next page begins after its last entry.
         let next = (shown > 0 && after < count).then(|| match shown == limit && offset.is_none() {
             true => link(("page", page + 1)),
             false => link(("offset", after)),
@@ -135,7 +135,7 @@ pub(super) async fn of_item(
     entries(cx, &cx.snapshot(), &asked, place).await
 }
 
-/// A part of the entries that are asked for, by a caller who may read them.
+/// A page of the selected entries, for a caller who may read them.
 async fn entries(
     cx: &Context<Principal>,
     snapshot: &Arc<Snapshot>,
@@ -168,7 +168,7 @@ async fn entries(
     Ok(Entries { place, count, rows })
 }
 
-/// A kind of objects that have paths for what was changed of them.
+/// A kind of objects with endpoints for their activity.
 pub trait Logged: Debug + Send + Sync + 'static {
     /// The kind in the log.
     const SCOPE: Scope;
@@ -176,14 +176,14 @@ pub trait Logged: Debug + Send + Sync + 'static {
     /// The scope that a key needs besides `activity_log:read`.
     const READ: &'static str;
 
-    /// What names one in a path.
+    /// The id of an object in a path.
     type Id: InPath + Debug + Send;
 
-    /// What names it in the log.
+    /// The id of the object in the log.
     ///
     /// # Errors
     ///
-    /// 404: there is no such object.
+    /// 404: the object does not exist.
     fn item(
         cx: &Context<Principal>,
         id: Self::Id,
@@ -239,7 +239,7 @@ input! {
     }
 }
 
-/// The uuid of a user; one that nobody has has no entries.
+/// The uuid of a user; an unknown one has no entries.
 #[derive(Debug)]
 pub struct UserUuid(String);
 

@@ -69,7 +69,7 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
     })
 }
 
-/// The body of a success, where events were dropped. SDKs look at the status alone.
+/// The body of a success in which events were dropped. SDKs only look at the status.
 fn warned(drops: &Drops) -> Value {
     let warning = |(reason, events): (Drop, u64)| {
         let detail = format!("Dropped: {}.", reason.text());
@@ -90,7 +90,7 @@ pub(super) fn is_beacon(request: &Request) -> bool {
     request.query("beacon").as_deref() == Some("1")
 }
 
-/// The problem of a body of events, in the words of the API specification.
+/// The problem for a refused body of events, in the words of the API specification.
 pub(super) fn problem(error: IngestError) -> Problem {
     match &error {
         IngestError::Prepare(PrepareError::NoToken) => Problem::invalid_api_key(KeyKind::Missing),
@@ -101,7 +101,7 @@ pub(super) fn problem(error: IngestError) -> Problem {
         IngestError::Prepare(_) | IngestError::Decode(_) => {
             Problem::invalid_payload(format!("Malformed request data: {error}"))
         }
-        // These say what keeps the server from taking events; whoever operates it may look at this answer first.
+        // The detail contains the cause, because an operator may look at this answer first.
         IngestError::Overloaded(cause) | IngestError::Unavailable(cause) => {
             let detail = format!("The server takes no events at the moment: {cause}.");
             Problem::of(error.kind(), &error).with_detail(detail)

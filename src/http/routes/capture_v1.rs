@@ -24,7 +24,7 @@ use weir_wire::encoding::hints::{Hints, PathKind};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(capture_v1::REQUEST_ID);
 
-/// Why a request is refused: the error of v1, and the cause for the log.
+/// The refusal of a request: the error of v1, and the cause for the log.
 struct Refused {
     refusal: Refusal,
     /// The cause of an internal failure, for the log.

@@ -232,7 +232,7 @@ async fn with_members(
     cx.write("change-members", write).await
 }
 
-/// Checks that there is the cohort of a path.
+/// Checks that the cohort of a path exists.
 async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
     find(cx, CohortId(part::<i64>(path, "id")?)).await.map(drop)
 }
@@ -241,7 +241,7 @@ async fn find(cx: &Context<Principal>, id: CohortId) -> Result<Arc<StoredCohort>
     cx.metadata().cohort(cx.who.project.id, id).await.map_err(problem)
 }
 
-/// Checks that a cohort takes a file with a list of persons.
+/// Refuses a file with a list of persons for a cohort that is not static.
 fn require_static(is_static: bool) -> Result<(), Problem> {
     if is_static {
         return Ok(());
@@ -338,7 +338,7 @@ impl Operation for Members {
     type Out = Paged<api::Member>;
     const SCOPE: &'static str = "cohort:read";
 
-    /// The answer has persons.
+    /// The response contains persons.
     fn permit(who: &Principal) -> Result<(), Problem> {
         auth::require(&who.key, "person:read")
     }

@@ -1,4 +1,4 @@
-//! What definitions of events and definitions of properties share: parameters of lists, and what users say of them.
+//! Shared by event definitions and property definitions: parameters of lists, and notes of users.
 
 use crate::auth::Principal;
 use crate::fields::refused;
@@ -15,12 +15,12 @@ use weir_metadata::accounts::UserId;
 use weir_metadata::annotations::Notes;
 use weir_metadata::snapshot::Snapshot;
 
-/// A parameter that is read by [`boolean`].
+/// A boolean parameter in Django's notation ([`boolean`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth(pub Option<bool>);
 
 impl Truth {
-    /// Whether it is there, and true.
+    /// Whether it is given and true.
     pub fn is_true(self) -> bool {
         self.0 == Some(true)
     }
@@ -69,7 +69,7 @@ impl InQuery for Names {
 pub struct Terms(pub Vec<String>);
 
 impl Terms {
-    /// Those of a text.
+    /// Splits a text into words.
     pub fn of(text: &str) -> Self {
         Self(text.split_whitespace().map(str::to_lowercase).collect())
     }
@@ -85,12 +85,12 @@ impl InQuery for Terms {
     }
 }
 
-/// Waits until the events that were acknowledged before have their definitions, which are derived from the log.
+/// Waits until the definitions include the events acknowledged so far; they are derived from the log.
 pub(super) async fn caught_up(cx: &Context<Principal>) -> Result<(), Problem> {
     cx.app.engine.wait().await.map_err(query::problem)
 }
 
-/// What users say of a definition; `snapshot` has these users.
+/// The notes of users on a definition; `snapshot` contains these users.
 pub(super) fn notes(notes: &Notes, snapshot: &Snapshot) -> api::Notes {
     let user = |id: Option<UserId>| snapshot.user(id?).map(|found| user(found));
     api::Notes {

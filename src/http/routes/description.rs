@@ -12,7 +12,7 @@ use crate::response::Response;
 pub const OPENAPI: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/openapi.json"));
 
-/// It changes only with the version of the program.
+/// The description changes only with the version of the program.
 const CACHE: &str = "public, max-age=300";
 
 /// Answers `/api/schema`.

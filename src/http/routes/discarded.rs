@@ -1,6 +1,6 @@
-//! Endpoints for data that Weir discards: session recordings, logs, metrics, traces. They exist so
-//! that SDKs do not retry or fill a log with errors. A wrong key is refused all the same, so that
-//! users do not wait for data that never arrives.
+//! Endpoints for data that Weir discards: session recordings, logs, metrics, traces. They exist so that SDKs do not
+//! retry or fill a log with errors. A wrong key is refused all the same, so that users do not wait for data that never
+//! arrives.
 
 use hyper::StatusCode;
 
@@ -13,7 +13,7 @@ use weir_event::key_kind::KeyKind;
 use weir_wire::capture_v1::bearer;
 use weir_wire::encoding::hints::{Hints, PathKind};
 
-/// Kind of data.
+/// Kind of discarded data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discarded {
     /// `/s`: session recordings.

@@ -1,6 +1,6 @@
-//! What users save beside events: actions, insights, annotations and dashboards. One set of operations for
-//! all of them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
-//! deleted by setting `deleted`; DELETE is refused, as for cohorts.
+//! Documents, the objects that users save besides events: actions, insights, annotations and dashboards. All kinds
+//! share one set of operations: list, create, retrieve, change; `form` defines the fields of each kind, `body` their
+//! JSON form. A document is deleted by setting `deleted`; DELETE is refused, as for cohorts.
 
 mod boards;
 mod body;
@@ -48,7 +48,7 @@ use weir_metadata::activity::Scope;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
-/// Insights in the list of those that the caller looked at last (PostHog's figure).
+/// Most insights in the list of those that the caller viewed last (PostHog's figure).
 const LAST_VIEWED_MAX: usize = 5;
 
 /// Allowed methods of one document.
@@ -74,7 +74,7 @@ impl<K: DocumentKind> Operation for Create<K> {
     }
 }
 
-/// Makes a document with these fields.
+/// Creates a document with these fields.
 async fn add(
     cx: &Context<Principal>,
     kind: Kind,
@@ -113,11 +113,12 @@ input! {
     }
 }
 
-/// How a document is shown: its results as [`Results`] says, an insight with the filters and variables of a dashboard.
+/// How a document is returned: with results as of [`Results`], and an insight with the filters and variables of a
+/// dashboard.
 #[derive(Debug)]
 pub struct How<K> {
     results: Results,
-    /// The id of the dashboard.
+    /// The id of the dashboard whose filters and variables apply.
     board: Option<String>,
     kind: PhantomData<K>,
 }
@@ -149,7 +150,7 @@ impl<K: DocumentKind> Operation for Retrieve<K> {
     }
 }
 
-/// The same, with what the dashboard of this id changes.
+/// Adds the filters and variables of the dashboard with this id.
 async fn framed(
     cx: &Context<Principal>,
     mut asked: Asked,
@@ -197,7 +198,7 @@ impl<K: DocumentKind> Operation for Update<K> {
     }
 }
 
-/// Changes a document, and those that it is connected with.
+/// Changes a document, and the documents that are connected with it.
 async fn edit(
     cx: &Context<Principal>,
     key: DocumentKey,
@@ -295,8 +296,8 @@ impl Operation for MyLastViewed {
     }
 }
 
-/// Checks that the documents exist whose ids stand in fields. The short id of an insight is immutable, and kept with an
-/// annotation of it.
+/// Checks that the documents whose ids are in fields exist. The short id of an insight is immutable; an annotation of
+/// an insight stores it.
 async fn check_references(
     cx: &Context<Principal>,
     kind: Kind,

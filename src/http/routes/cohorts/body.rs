@@ -19,7 +19,7 @@ use weir_metadata::snapshot::Snapshot;
 /// Most persons that one field of a body names.
 const LISTED_MAX: usize = 100_000;
 
-/// `cohort` as clients get it; `snapshot` has the user who made it.
+/// `cohort` as clients get it; `snapshot` contains its creator.
 pub(in crate::routes) fn shown(cohort: &StoredCohort, snapshot: &Snapshot) -> api::Cohort {
     let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
     let cohort_type = match cohort.is_static {
@@ -60,7 +60,7 @@ pub(super) fn member(person: &Person, distinct_ids: Vec<String>) -> api::Member 
     }
 }
 
-/// A text with its white space; null is an empty one. Numbers are refused.
+/// A text with its white space; null becomes the empty text. Numbers are refused.
 #[derive(Debug)]
 pub struct Description(pub String);
 
@@ -174,7 +174,7 @@ body! {
 }
 
 impl CohortWrite {
-    /// What is changed, and the persons that are named.
+    /// Splits the body into the change of the cohort and the named persons.
     pub(super) fn parts(self) -> (CohortPatch, Persons) {
         let Self { _create_static_person_ids: uuids, distinct_ids, .. } = self;
         let persons = Persons {
@@ -191,7 +191,7 @@ impl CohortWrite {
         (patch, persons)
     }
 
-    /// The same with the persons of a list.
+    /// The same with these persons as those named.
     pub(in crate::routes) fn with_persons(self, persons: Persons) -> Self {
         Self {
             _create_static_person_ids: Some(Uuids(persons.uuids)),
@@ -204,9 +204,9 @@ impl CohortWrite {
 /// A change of a cohort, as JSON, or as a form with a file of persons.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// The fields.
+    /// The JSON fields.
     pub fields: CohortWrite,
-    /// The file, CSV.
+    /// The CSV file.
     pub csv: Option<Bytes>,
 }
 
@@ -236,7 +236,7 @@ body! {
     }
 }
 
-/// Persons that a body names.
+/// Persons named in a body.
 #[derive(Debug, Default)]
 pub struct Persons {
     /// By uuid.
@@ -251,11 +251,11 @@ impl Persons {
         self.uuids.is_empty() && self.distinct_ids.is_empty()
     }
 
-    /// Those of texts: uuids, and distinct ids.
+    /// Parses uuids, and distinct ids.
     ///
     /// # Errors
     ///
-    /// 400 for a text that is no uuid.
+    /// 400 for a text that is not a uuid.
     pub(in crate::routes) fn of(uuids: &[&str], distinct_ids: &[&str]) -> Result<Self, Problem> {
         Ok(Self {
             uuids: uuids.iter().map(|text| uuid(text)).collect::<Result<_, _>>()?,

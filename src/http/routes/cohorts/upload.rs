@@ -2,12 +2,13 @@
 //!
 //! | first line | column | persons |
 //! |---|---|---|
-//! | one cell: `person_id`, `person-id` or `Person .id` | it | by uuid |
-//! | one cell: `email` or `e-mail` | it | by the property of this name |
-//! | one other cell | the first, with this line | by distinct id |
-//! | several cells | the first of these: person id, distinct id (`distinct_id`, `distinct-id`), email | as above |
+//! | one cell: `person_id`, `person-id` or `Person .id` | this column | by uuid |
+//! | one cell: `email` or `e-mail` | this column | by the property of this name |
+//! | one other cell | the first column, including this line | by distinct id |
+//! | several cells | the first column with one of these names: person id, distinct id (`distinct_id`, `distinct-id`),
+//! email | as above |
 //!
-//! Names of columns count in any case. Who is unknown is left out, as in other lists of persons.
+//! Column names are case-insensitive. Unknown persons are ignored, as in other lists of persons.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,27 +36,27 @@ const FIELDS_MAX_BYTES: usize = 1 << 20;
 /// The field with the file.
 const FILE: &str = "csv";
 
-/// The list of persons by their uuids.
+/// The field with a list of persons by their uuids.
 const UUIDS: &str = "_create_static_person_ids";
 
-/// Fields of forms that are items of lists, and these lists.
+/// Fields of forms that are items of lists, with the names of these lists.
 const LISTS: [(&str, &str); 4] =
     [(UUIDS, UUIDS), ("person_ids", UUIDS), ("person_id", UUIDS), ("distinct_ids", "distinct_ids")];
 
-/// Fields that are JSON in a text.
+/// Fields that are JSON texts.
 const DOCUMENTS: [&str; 3] = ["filters", "groups", "query"];
 
-/// Names of columns, in lower case, by what they have of persons; the first of these counts.
+/// Names of columns, in lower case, by the kind of id that they contain; the first kind with a matching column is used.
 const COLUMNS: [(IdKind, &[&str]); 3] = [
     (IdKind::Person, &["person_id", "person-id", "person .id"]),
     (IdKind::Distinct, &["distinct_id", "distinct-id"]),
     (IdKind::Email, &["email", "e-mail"]),
 ];
 
-/// The property that the identity store has an index of.
+/// The property that the identity store indexes.
 const INDEXED: &str = "email";
 
-/// Reads a form: its fields, with the file `csv`.
+/// Parses a form: its fields, and the file `csv`.
 pub(super) fn fields(content_type: &str, body: &Bytes) -> Result<Fields, Problem> {
     let (mut fields, mut file) = (Map::new(), None);
     let mut left_bytes = FIELDS_MAX_BYTES;
@@ -89,7 +90,7 @@ pub(super) fn fields(content_type: &str, body: &Bytes) -> Result<Fields, Problem
     Ok(Fields::from(fields).with_file(file))
 }
 
-/// The persons of the file `csv`, on a thread that may wait for the disk.
+/// Resolves the persons of the file `csv`, on a thread that may wait for the disk.
 pub(super) async fn persons(
     app: &App,
     project: ProjectId,
@@ -103,7 +104,7 @@ pub(super) async fn persons(
     found.map_err(|unusable| refused(FILE, "invalid_input", unusable.to_string()))
 }
 
-/// What a column has of persons.
+/// Kinds of ids in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdKind {
     Person,
@@ -111,7 +112,7 @@ enum IdKind {
     Email,
 }
 
-/// Why a file has no list of persons. The texts are PostHog's.
+/// Errors of files without a usable list of persons. The texts are PostHog's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unusable {
     #[error("CSV file is empty. Please upload a CSV file with at least one row of data.")]
@@ -132,11 +133,11 @@ enum Unusable {
     TooMany,
 }
 
-/// The persons of a file as it names them.
+/// The ids in a file, by which persons are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sought {
     kind: IdKind,
-    /// The name of the column; that of the property, of emails.
+    /// The name of the column; for emails the name of the property.
     column: String,
     ids: Vec<String>,
 }
@@ -163,7 +164,7 @@ impl Sought {
             }
         };
         let column = first.get(at).map(|cell| cell.trim().to_owned()).unwrap_or_default();
-        // A single column of distinct ids has no name.
+        // A single column of distinct ids has no header line.
         let head = (is_single && kind == IdKind::Distinct).then_some(first);
         let mut ids = Vec::new();
         for row in head.into_iter().chain(rows) {
@@ -181,7 +182,7 @@ impl Sought {
         Ok(Self { kind, column, ids })
     }
 
-    /// The persons that there are. Ends early once `stop` is set.
+    /// Looks up the persons that exist. Ends early once `stop` is set.
     fn persons(
         &self,
         view: &View,
@@ -214,7 +215,7 @@ impl Sought {
         Ok(persons)
     }
 
-    /// The persons with a property that has no index.
+    /// Scans all persons for a property that has no index.
     fn persons_by_property(
         &self,
         view: &View,
@@ -234,7 +235,7 @@ impl Sought {
     }
 }
 
-/// The column that counts, by the names in a first line.
+/// The column that is used, by the names in the header line.
 fn column_of(names: &StringRecord) -> Option<(IdKind, usize)> {
     let lower: Vec<String> = names.iter().map(|name| name.trim().to_lowercase()).collect();
     COLUMNS.into_iter().find_map(|(kind, known)| {
@@ -247,7 +248,7 @@ fn column_of(names: &StringRecord) -> Option<(IdKind, usize)> {
 mod tests {
     use super::{IdKind, Sought, Unusable};
 
-    /// Expectations: PostHog's rules, as the table of this file has them.
+    /// Expectations: PostHog's rules, as in the table at the top of this file.
     #[test]
     fn the_column_follows_from_the_first_line() {
         let (person, distinct, email) = (IdKind::Person, IdKind::Distinct, IdKind::Email);

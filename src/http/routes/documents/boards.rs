@@ -1,9 +1,9 @@
-//! The tiles of dashboards as they are stored: what is sent of them ([`Edit`]), and how tiles and insights come
-//! to know each other. No requests.
+//! The tiles of dashboards in their stored form: changes of them ([`Edit`]), and the references between tiles and
+//! insights. No requests.
 //!
-//! A dashboard keeps the places of its tiles in `tiles`. An insight names the dashboards that it is on in `dashboards`;
-//! without a place of its own it is shown after the others. So an insight is on a dashboard at most once, and the id
-//! of its tile follows from its own; texts are counted by their dashboard.
+//! A dashboard stores the places of its tiles in `tiles`. An insight lists its dashboards in `dashboards`; without a
+//! place in `tiles` it is shown after the others. So an insight is on a dashboard at most once, and the id of its tile
+//! is computed from its own id; text tiles are numbered by their dashboard.
 
 use serde_json::{Map, Value, json};
 
@@ -14,17 +14,17 @@ use weir_metadata::documents::{Document, Kind};
 use weir_metadata::error::MetadataError;
 use weir_metadata::violation::Violation;
 
-/// The field of a dashboard with the number of texts that it ever had.
+/// The field of a dashboard with the number of text tiles that it ever had.
 const TEXTS: &str = "texts";
 
-/// The fields of a dashboard that clients do not see as they are stored.
+/// The fields of a dashboard whose stored form is hidden from clients.
 pub(super) const HIDDEN: [&str; 2] = ["tiles", TEXTS];
 
 /// The layout of wide screens, which has [`COLUMNS`] columns (PostHog's).
 const WIDE: &str = "sm";
 const COLUMNS: i64 = 12;
 
-/// How high a tile is unless it says so, and at most, in rows.
+/// Height of a tile in rows: the default, and the largest.
 const HEIGHT: i64 = 5;
 const HEIGHT_MAX: i64 = 1000;
 
@@ -50,7 +50,7 @@ pub(super) fn tiles(dashboard: &Document) -> Vec<Value> {
     for (tile, place) in tiles.iter_mut().zip(0..) {
         let id = match tile.get("insight").and_then(Value::as_i64) {
             Some(insight) => tile_of_insight(insight),
-            // One that was stored without an id is known by its place.
+            // A text tile that was stored without an id gets one from its position.
             None => tile.get("id").and_then(Value::as_i64).unwrap_or(tile_of_text(place)),
         };
         if let Value::Object(tile) = tile {
@@ -60,7 +60,7 @@ pub(super) fn tiles(dashboard: &Document) -> Vec<Value> {
     tiles
 }
 
-/// The insights that tiles as they are sent are about.
+/// The insights that the sent tiles are about.
 pub(super) fn insights_sent(tiles: &Value) -> Vec<i64> {
     let insight = |tile: &Value| match tile.get("insight").and_then(Value::as_i64) {
         Some(insight) => Some(insight),
@@ -84,13 +84,13 @@ pub(super) fn set_on(insight: &mut Document, board: i64, is_on: bool) {
     insight.fields.insert("dashboards".to_owned(), json!(boards));
 }
 
-/// Changes the tiles of a dashboard as sent: those with an id change, or go if they are `deleted`; others are new.
-/// Those that are not sent stay. `insights` are those that the sent tiles are about; of a new dashboard, whose id is
-/// not known, none.
+/// Applies the sent changes to the tiles of a dashboard: tiles with an id are changed, or removed if they are
+/// `deleted`; others are added. Tiles that are not sent stay. `insights` are the insights of the sent tiles; empty for
+/// a new dashboard, whose id is not assigned yet.
 ///
 /// # Errors
 ///
-/// There is no such tile, or there are too many.
+/// A tile does not exist, or there are too many.
 fn put_tiles(
     dashboard: &mut Document,
     sent: &[Value],
@@ -143,18 +143,18 @@ fn put_tiles(
     Ok(())
 }
 
-/// What is changed of a document, and of those that it is connected with.
+/// A change of a document, and of the documents that are connected with it.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
     pub(super) fields: Map<String, Value>,
     pub(super) deleted: Option<bool>,
-    /// Whether the insights that are on no other dashboard are deleted with theirs.
+    /// Whether the deletion of a dashboard also deletes its insights that are on no other dashboard.
     pub(super) is_with_insights: bool,
 }
 
 impl Edit {
-    /// Changes a document; `others` are the insights of a dashboard that the edit is about, or the dashboards of an
-    /// insight.
+    /// Applies the change to a document. `others` are the insights that a change of a dashboard affects, or the
+    /// dashboards that a change of an insight affects.
     pub(super) fn apply(
         self,
         document: &mut Document,
@@ -182,11 +182,11 @@ impl Edit {
     }
 }
 
-/// Moves a tile from one dashboard to another. `insight` is that of the tile, if it has one.
+/// Moves a tile from one dashboard to another. `insight` is the insight of the tile, if it has one.
 ///
 /// # Errors
 ///
-/// There is no such tile, or there are too many.
+/// The tile does not exist, or there are too many.
 pub(super) fn move_tile(
     (from, to): (&mut Document, &mut Document),
     id: i64,
@@ -205,11 +205,11 @@ pub(super) fn move_tile(
     }
 }
 
-/// Puts a tile of one dashboard on another one, too. `insight` is that of the tile, if it has one.
+/// Copies a tile of one dashboard to another. `insight` is the insight of the tile, if it has one.
 ///
 /// # Errors
 ///
-/// There is no such tile, its insight is there already, or there are too many.
+/// The tile does not exist, its insight is there already, or there are too many.
 pub(super) fn copy_tile(
     (from, to): (&Document, &mut Document),
     id: i64,
@@ -223,7 +223,7 @@ pub(super) fn copy_tile(
     put_tiles(to, &[sent], insight.map_or(&mut [], std::slice::from_mut))
 }
 
-/// A tile as it is sent for another dashboard.
+/// A tile in the form in which it is sent to another dashboard.
 fn another(from: &Document, id: i64, insight: Option<&Document>) -> Result<Value, MetadataError> {
     let is_on = insight.is_some_and(|insight| boards_of(insight).contains(&from.id));
     let mut sent = match tiles(from).into_iter().find(|tile| tile_id(tile) == Some(id)) {
@@ -240,12 +240,12 @@ fn another(from: &Document, id: i64, insight: Option<&Document>) -> Result<Value
     Ok(sent)
 }
 
-/// Puts the tiles with these ids first, in this order, and the others after them as they stood; all of them row by row,
-/// each as wide and as high as it was. `insights` are those of the ids.
+/// Moves the tiles with these ids to the front, in this order; the others follow in their previous order. Lays all of
+/// them out row by row, each with its previous width and height. `insights` are the insights of these ids.
 ///
 /// # Errors
 ///
-/// There is no such tile.
+/// A tile does not exist.
 pub(super) fn order_tiles(
     board: &mut Document,
     order: &[i64],
@@ -284,7 +284,7 @@ pub(super) fn order_tiles(
     Ok(())
 }
 
-/// Takes an insight off the dashboards of `boards` that it is not on any more.
+/// Removes the tile of an insight from those of `boards` that it is not on any more.
 fn take_off(insight: &Document, boards: &mut [Document]) {
     let on = boards_of(insight);
     let left = boards.iter_mut().filter(|board| board.kind == Kind::Dashboard);
@@ -298,7 +298,7 @@ fn take_off(insight: &Document, boards: &mut [Document]) {
     }
 }
 
-/// The fields of a new dashboard with the tiles as they are sent.
+/// The fields of a new dashboard with the sent tiles.
 pub(super) fn fields_of_new(
     fields: Map<String, Value>,
     project: ProjectId,
@@ -308,7 +308,8 @@ pub(super) fn fields_of_new(
     Ok(board.fields)
 }
 
-/// The tiles of a dashboard as they are sent for a copy of it, where insights have other ids, or are left out.
+/// The tiles of a dashboard in the form in which they are sent for a copy of it. `other` maps the ids of insights; an
+/// insight without a new id is left out.
 pub(super) fn copied(dashboard: &Document, other: impl Fn(i64) -> Option<i64>) -> Vec<Value> {
     let copy = |mut tile: Value| {
         if let Value::Object(tile) = &mut tile {
@@ -330,7 +331,7 @@ fn tile(id: i64, insight: Value, text: Value) -> Value {
     json!({"id": id, "insight": insight, "text": text, "color": null, "layouts": {}})
 }
 
-/// The id of the tile of a new text. None is used again.
+/// The id of the tile of a new text. Ids are never reused.
 fn next_text(dashboard: &mut Document, tiles: &[Value]) -> i64 {
     let stored = dashboard.fields.get(TEXTS).and_then(Value::as_i64).unwrap_or(0);
     let shown = tiles.iter().filter_map(tile_id).filter(|id| id % 2 == 1).max();
@@ -339,7 +340,7 @@ fn next_text(dashboard: &mut Document, tiles: &[Value]) -> i64 {
     tile_of_text(next)
 }
 
-/// Changes what is sent of a tile.
+/// Applies the sent fields to a tile.
 fn change(tile: Option<&mut Value>, sent: &Value) {
     let (Some(Value::Object(tile)), Value::Object(sent)) = (tile, sent) else { return };
     let is_text = tile.get("text").is_some_and(|text| !text.is_null());
@@ -399,7 +400,7 @@ mod tests {
         let expected = [(1, hello.clone()), (10, json!(5)), (3, hello.clone())];
         assert_eq!(shown(&board), expected);
         assert_eq!(insights[0].fields["dashboards"], json!([9]));
-        // What is not sent stays as it is.
+        // Fields that are not sent stay.
         assert!(put(
             &mut board,
             json!([{"id": 3, "text": more}, {"id": 10, "layouts": {"sm": 1}}]),
@@ -410,7 +411,7 @@ mod tests {
             (&tiles(&board)[1]["color"], &tiles(&board)[1]["layouts"]),
             (&json!("blue"), &json!({"sm": 1}))
         );
-        // The id of a text that is gone is not used again.
+        // The id of a removed text is not reused.
         assert!(put(
             &mut board,
             json!([{"id": 3, "deleted": true}, {"id": 10, "deleted": true}]),
@@ -419,7 +420,7 @@ mod tests {
         assert!(put(&mut board, json!([{"text": hello}]), &mut []));
         assert_eq!(shown(&board), [(1, hello.clone()), (5, hello)]);
         assert_eq!(insights[0].fields["dashboards"], json!([]));
-        // One without a place of its own gets one by its id.
+        // An insight without a place of its own gets one when its tile is changed by its id.
         set_on(&mut insights[1], 9, true);
         assert!(put(&mut board, json!([{"id": 12, "color": "red"}]), &mut insights));
         assert_eq!(shown(&board)[2], (12, json!(6)));

@@ -1,4 +1,4 @@
-//! What clients get of documents: [`bodies`], in PostHog's format.
+//! The JSON form of documents: [`bodies`], in PostHog's format.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use weir_metadata::accounts::UserId;
 use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_metadata::snapshot::Snapshot;
 
-/// Rights to an insight or a dashboard, as PostHog numbers them.
+/// Levels of rights to an insight or a dashboard, with PostHog's numbers.
 const MAY_READ: i64 = 21;
 const MAY_EDIT: i64 = 37;
 
-/// Fields of an insight that the list of basic facts lacks.
+/// Fields of an insight that a list of basic fields omits.
 const NOT_BASIC: [&str; 14] = [
     "result",
     "hasMore",
@@ -41,7 +41,7 @@ const NOT_BASIC: [&str; 14] = [
 /// The fields that this file reads.
 const READ: [&str; 4] = ["dashboards", "restriction_level", "creation_mode", "insight_short_id"];
 
-/// Leaves of the body of an insight the basic facts, none of which has to be computed.
+/// Reduces the body of an insight to its basic fields, none of which has to be computed.
 pub(super) fn make_basic(body: &mut Members) {
     body.retain(|name| !NOT_BASIC.contains(&name));
 }
@@ -53,15 +53,15 @@ fn dashboard_tiles(insight: &Document) -> Value {
     boards.map(|board| json!({"id": id, "dashboard_id": board, "deleted": false})).collect()
 }
 
-/// Says of a dashboard whether a link leads to it.
+/// Sets whether a dashboard has an enabled link.
 pub(super) fn set_shared(body: &mut Members, is_shared: bool) {
     body.set("is_shared", json!(is_shared));
 }
 
-/// Documents that are looked at in one go, beside the threads of sockets.
+/// Documents that are converted in one step, outside the threads of sockets.
 const AT_ONCE: usize = 16;
 
-/// Documents of a project as sent to clients, their fields as they are stored.
+/// Converts documents of a project to the form that clients get; their fields are copied as they are stored.
 pub(super) async fn bodies(
     app: &App,
     documents: &[DocumentText],
@@ -79,7 +79,7 @@ pub(super) async fn bodies(
     Ok(bodies)
 }
 
-/// That of one document.
+/// As [`bodies`], for one document.
 pub(super) async fn one(
     app: &App,
     document: &DocumentText,
@@ -89,13 +89,13 @@ pub(super) async fn one(
     Ok(bodies.into_iter().next().unwrap_or_default())
 }
 
-/// `snapshot` contains its users.
+/// The body of one document; `snapshot` contains its users.
 fn body(stored: &DocumentText, snapshot: &Snapshot, viewer: &Viewer) -> Result<Members, Problem> {
     let user = |id: Option<UserId>| id.and_then(|id| snapshot.user(id)).map(|found| user(found));
     let document = stored.with(&READ.map(Box::from)).map_err(problem)?;
     let mut body = Members::default();
     body.set("id", json!(document.id));
-    // A document of before a field was there has what a new one would have.
+    // A document from before a field was introduced has the default of that field.
     for (name, value) in form::defaults(document.kind) {
         body.set(name, value);
     }
@@ -132,7 +132,7 @@ fn body(stored: &DocumentText, snapshot: &Snapshot, viewer: &Viewer) -> Result<M
         }),
     };
     if document.kind == Kind::Dashboard {
-        // Only a whole dashboard has its tiles; see `tiles`.
+        // Tiles are only in the response of a single dashboard; see `tiles`.
         boards::HIDDEN.iter().for_each(|name| _ = body.remove(name));
     }
     body.extend(more_members(more));

@@ -1,5 +1,5 @@
-//! What dashboards alone do: copies of them ([`Source`]), tiles that move, the results of all insights at once, and
-//! which documents change with one ([`connected`]).
+//! Operations on dashboards only: copies of them ([`Source`]), moving tiles, the results of all insights at once, and
+//! the documents that change together with one ([`connected`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use weir_metadata::accounts::UserId;
 use weir_metadata::documents::{Document, DocumentKey, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
-/// What the results of a dashboard tell of an insight.
+/// The fields of an insight in the results of a dashboard.
 const OF_RESULTS: [&str; 5] = ["id", "short_id", "name", "derived_name", "result"];
 
 /// Longest name of a copy, in characters.
 const NAME_MAX_CHARS: usize = 400;
 
-/// The dashboard that a new one is a copy of.
+/// The dashboard that is copied for a new one.
 #[derive(Debug)]
 pub(super) struct Source {
     dashboard: Document,
     insights: Vec<Document>,
     /// Whether the insights are copied, too.
     is_deep: bool,
-    /// What is sent for the copy.
+    /// The fields that were sent for the copy.
     sent: Vec<&'static str>,
 }
 
@@ -53,11 +53,11 @@ impl Source {
         self.is_deep
     }
 
-    /// The dashboard of a field, with its insights.
+    /// Reads the dashboard that is copied, with its insights.
     ///
     /// # Errors
     ///
-    /// 400 if there is none of this id.
+    /// 400 if no dashboard has this id.
     pub(super) async fn of(cx: &Context<Principal>, copied: Copied) -> Result<Self, Problem> {
         let Copied { id, is_deep, sent } = copied;
         let dashboard = named(cx, ("use_dashboard", id)).await?;
@@ -69,7 +69,7 @@ impl Source {
     }
 }
 
-/// Makes a dashboard with these fields, as a copy if there is a source, and puts its insights on it.
+/// Creates a dashboard with these fields, as a copy if there is a source, and puts its insights on it.
 pub(super) async fn make(
     metadata: &Metadata,
     project: ProjectId,
@@ -108,7 +108,7 @@ pub(super) async fn make(
     metadata.edit_documents(user, board.key(), insights, put).await
 }
 
-/// Copies insights. Pairs of an insight and its copy.
+/// Copies insights. Returns pairs of ids: of an insight, and of its copy.
 async fn copies(
     metadata: &Metadata,
     project: ProjectId,
@@ -131,11 +131,11 @@ async fn copies(
     Ok(insights.iter().zip(made).map(|(own, made)| (own.id, made.id)).collect())
 }
 
-/// The documents that may change together with one, which `edit` changes.
+/// The documents that change together with the document `before` when `edit` is applied.
 ///
 /// # Errors
 ///
-/// The asker may not change one of the dashboards among them.
+/// The caller may not change one of the dashboards among them.
 pub(super) async fn connected(
     cx: &Context<Principal>,
     before: &Document,
@@ -169,7 +169,7 @@ pub(super) async fn connected(
     }
 }
 
-/// Checks that the asker may change dashboards; those that are not there count as such.
+/// Checks that the caller may change these dashboards; missing ones pass.
 pub(super) async fn check_edits(cx: &Context<Principal>, ids: &[i64]) -> Result<(), Problem> {
     let (project, kind) = (cx.who.project.id, Kind::Dashboard);
     let boards = cx.metadata().document_texts(project, kind, ids.to_vec()).await;
@@ -213,7 +213,7 @@ impl Operation for MoveTile {
         let edit = move |from: &mut Document, others: &mut [Document]| match others {
             [to] if to.kind == Kind::Dashboard => boards::move_tile((from, to), tile, None),
             [to, insight] => boards::move_tile((from, to), tile, Some(insight)),
-            // It is gone by now.
+            // The insight was removed meanwhile.
             _ => Err(MetadataError::NotFound("document")),
         };
         edited(cx, (from, "move-tile"), (others, edit)).await
@@ -311,7 +311,7 @@ body! {
     }
 }
 
-/// The id of something in a body. Null is the id of nothing.
+/// The id of an object in a body. Null is an id that nothing has.
 #[derive(Clone, Copy, Debug)]
 pub struct GivenId(i64);
 
@@ -328,7 +328,7 @@ impl Field for GivenId {
     }
 }
 
-/// A tile, of which clients send more than its id.
+/// The id of a tile, of which clients also send other fields.
 #[derive(Clone, Copy, Debug)]
 pub struct TileId(i64);
 
@@ -376,7 +376,7 @@ impl Field for TileOrder {
     }
 }
 
-/// The dashboard of this id, which the caller may change.
+/// Reads the dashboard with this id, and checks that the caller may change it.
 async fn opened(cx: &Context<Principal>, id: i64) -> Result<Document, Problem> {
     let board = cx.metadata().document(cx.who.project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
@@ -384,7 +384,7 @@ async fn opened(cx: &Context<Principal>, id: i64) -> Result<Document, Problem> {
     Ok(board)
 }
 
-/// The dashboard that a field names.
+/// Reads the dashboard that a field names.
 async fn named(
     cx: &Context<Principal>,
     (field, id): (&'static str, i64),
@@ -400,7 +400,7 @@ fn unknown(field: &'static str, id: i64) -> Problem {
     refused(field, "does_not_exist", format!("Invalid pk \"{id}\" - object does not exist."))
 }
 
-/// Changes a dashboard, and others with it; the dashboard as it is then.
+/// Changes a dashboard, and other documents with it. Returns the changed dashboard.
 async fn edited(
     cx: &Context<Principal>,
     (id, name): (i64, &'static str),
@@ -426,7 +426,7 @@ input! {
     }
 }
 
-/// The format of results: `json` alone.
+/// The format of results: only `json`.
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -470,7 +470,7 @@ impl Operation for RunInsights {
     }
 }
 
-/// What the results of a dashboard have of a tile; `None` without an insight.
+/// The entry of a tile in the results of a dashboard; `None` without an insight.
 fn result(mut tile: Members) -> Option<Members> {
     let Some(Member::Object(insight)) = tile.remove("insight") else { return None };
     let mut insight = insight.part(&OF_RESULTS);

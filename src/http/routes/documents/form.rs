@@ -1,4 +1,5 @@
-//! The fields of documents in requests: [`read`], and as they are described: [`properties`]. Each kind has a table of them.
+//! The fields of documents in requests: [`read`], and their schemas: [`properties`]. Each kind has a table of its
+//! fields.
 
 use std::collections::HashSet;
 
@@ -13,43 +14,43 @@ use weir_insights::legacy;
 use weir_insights::saved::check_filters;
 use weir_metadata::documents::Kind;
 
-/// The name of a field, and what it takes.
+/// The name of a field, and its type.
 type Field = (&'static str, Form);
 
-/// What a field takes, and which value it has without one.
+/// The type of a field. The second part of each description is the default.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// A text of so many characters at most; an empty one.
+    /// A text with at most this many characters; empty.
     Text(usize),
-    /// The same, which may be null; null.
+    /// The same, or null; null.
     NullableText(usize),
-    /// True or false; false.
+    /// A boolean; false.
     Truth,
-    /// Texts; none.
+    /// A list of texts; empty.
     Tags,
     /// An integer; null.
     Integer,
     /// A point in time; null.
     Time,
-    /// A JSON object, and what it has; an empty one.
+    /// A JSON object, with the description of its content; empty.
     Object(&'static str),
-    /// One of these texts; the first one.
+    /// One of these texts; the first.
     Choice(&'static [&'static str]),
     /// The id of a document of this kind; null.
     One(Kind),
-    /// The ids of documents of this kind; none.
+    /// The ids of documents of this kind; empty.
     Many(Kind),
-    /// The steps of an action; none.
+    /// The steps of an action; empty.
     Steps,
-    /// Tiles of a dashboard as they are sent; none. See `boards`.
+    /// Tiles of a dashboard as they are sent; empty. See `boards`.
     Tiles,
-    /// One of these numbers; the first one.
+    /// One of these numbers; the first.
     Number(&'static [i64]),
-    /// What a dashboard changes about its insights; an empty object.
+    /// Filters of a dashboard that apply to its insights; empty.
     Filters,
-    /// A node that can be asked, or one of a kind that is not known; null.
+    /// A valid node, or one of an unknown kind; null.
     Query,
-    /// The filters of older clients; an empty object.
+    /// The filters of older clients; empty.
     OldFilters,
     /// Any value; null.
     Any,
@@ -100,7 +101,7 @@ const DASHBOARD: &[Field] = &[
     ("tiles", Form::Tiles),
 ];
 
-/// Levels of restriction of a dashboard, as PostHog numbers them: everybody of the project may edit it.
+/// Levels of restriction of a dashboard, with PostHog's numbers: every user of the project may edit it.
 pub(super) const ANYBODY_EDITS: i64 = 21;
 
 /// Only its creator and admins may edit it.
@@ -109,17 +110,17 @@ pub(super) const CREATOR_EDITS: i64 = 37;
 /// Most tiles of a dashboard.
 pub(in crate::routes) const TILES_MAX: usize = 300;
 
-/// Most documents that a field of another one names.
+/// Most document ids in one field.
 const NAMED_MAX: usize = 500;
 
-/// What a tile is.
+/// The error text for a malformed tile.
 const TILE: &str =
     "A tile has either an insight with its id, or a text with its body, or the id of a tile.";
 
 /// Longest text of a tile, in characters.
 const TILE_TEXT_MAX_CHARS: usize = 4000;
 
-/// What a step of an action has, in answers always all of it.
+/// The fields of a step of an action; responses always have all of them.
 const STEP: [&str; 11] = [
     "event",
     "properties",
@@ -143,12 +144,12 @@ fn table(kind: Kind) -> &'static [Field] {
     }
 }
 
-/// The fields of a kind, with the values that they have without any.
+/// The fields of a kind, with their defaults.
 pub(super) fn defaults(kind: Kind) -> impl Iterator<Item = (&'static str, Value)> {
     table(kind).iter().map(|(name, form)| (*name, form.default()))
 }
 
-/// The fields of a kind that name other documents.
+/// The fields of a kind that contain ids of other documents.
 pub(super) fn references(kind: Kind) -> impl Iterator<Item = (&'static str, Kind)> {
     table(kind).iter().filter_map(|(name, form)| match form {
         Form::One(of) | Form::Many(of) => Some((*name, *of)),
@@ -157,7 +158,7 @@ pub(super) fn references(kind: Kind) -> impl Iterator<Item = (&'static str, Kind
     })
 }
 
-/// The ids of other documents in such a field.
+/// The ids of documents in the value of such a field.
 pub(super) fn ids(value: &Value) -> Vec<i64> {
     match value {
         Value::Array(items) => items.iter().filter_map(id).collect(),
@@ -174,7 +175,7 @@ pub(super) fn properties(kind: Kind) -> Map<String, Value> {
     table(kind).iter().map(|(name, form)| ((*name).to_owned(), form.schema())).collect()
 }
 
-/// Reads the fields that were sent; of a new document all.
+/// Reads the fields that were sent; for a new document, the others get their defaults.
 pub(super) fn read(
     sent: &mut Fields,
     kind: Kind,
@@ -207,7 +208,7 @@ impl Form {
         }
     }
 
-    /// What a client may send.
+    /// The JSON schema of the values that a client may send.
     fn schema(self) -> Value {
         match self {
             Self::Text(most) => json!({"type": "string", "maxLength": most}),
@@ -317,12 +318,12 @@ impl Form {
     }
 }
 
-/// The refusal of a field.
+/// The problem for an invalid field.
 fn of_field(error: NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail)
 }
 
-/// The refusal of a field of the object in the field `name`.
+/// The problem for an invalid field of the object in the field `name`.
 fn within(name: &str, error: NodeError) -> Problem {
     of_field(error.within(name))
 }
@@ -332,7 +333,7 @@ fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Pr
     Ok(Value::String(text))
 }
 
-/// The steps of an action, if they can be matched.
+/// Checks that the steps of an action can be matched, and adds their absent fields.
 fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
     let known = check::check_steps(steps, name);
     known.and_then(|()| Action::parse(steps, name).map(drop)).map_err(of_field)?;
@@ -343,8 +344,8 @@ fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
     Ok(steps.as_array().map(|steps| steps.iter().map(whole).collect()).unwrap_or_default())
 }
 
-/// Tiles as they are sent: `id` of one that is there, an insight by its id or with it, a text, `color`, `layouts`,
-/// and `deleted`. What is not sent is absent.
+/// Checks the sent tiles: `id` of an existing tile, an insight as its id or as an object with `id`, a text, `color`,
+/// `layouts`, and `deleted`. Fields that are not sent are absent.
 fn checked_tiles(tiles: &Value) -> Result<Value, Problem> {
     let Value::Array(list) = tiles else {
         return Err(refused("tiles", "not_a_list", "Expected a list of tiles."));

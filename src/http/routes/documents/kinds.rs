@@ -1,5 +1,5 @@
-//! Kinds of documents as types, so that one operation is there for each kind: [`DocumentKind`], the id of a document of a
-//! kind in a path, [`Id`].
+//! Kinds of documents as types, so that an operation can be generic over the kind: [`DocumentKind`], and the id of a
+//! document of a kind in a path, [`Id`].
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -14,11 +14,11 @@ use crate::response::Problem;
 use crate::routes::store::problem;
 use weir_metadata::documents::{Document, Kind};
 
-/// By what all lists can be sorted.
+/// The sort orders of all lists.
 const ORDER: Parameter = Parameter::text("order")
     .about("name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards");
 
-/// What says how results are obtained, and what a dashboard changes about its insights.
+/// Parameters about results, and about filters and variables that override those of insights.
 pub(super) const RESULTS: [Parameter; 3] = [
     Parameter::shared("refresh"),
     Parameter::shared("filters_override"),
@@ -30,13 +30,13 @@ pub trait DocumentKind: Debug + Send + Sync + 'static {
     /// The kind.
     const KIND: Kind;
 
-    /// The scope of those who may see its documents.
+    /// The scope for reading documents of this kind.
     const READ: &'static str;
 
-    /// The scope of those who may change them.
+    /// The scope for changing them.
     const WRITE: &'static str;
 
-    /// The name of the schema of what is sent to make or change one.
+    /// The name of the schema of the body that creates or changes one.
     const WRITTEN: &'static str;
 
     /// The schema of a document.
@@ -45,14 +45,14 @@ pub trait DocumentKind: Debug + Send + Sync + 'static {
     /// The schema of a document in a list.
     type Listed: JsonSchema;
 
-    /// Adds the parameters of its list to a description.
+    /// Adds the parameters of the list to the OpenAPI description.
     fn describe_list(shape: &mut Shape);
 
-    /// Adds the parameters of one of its documents to a description.
+    /// Adds the parameters of one document to the OpenAPI description.
     fn describe_one(_: &mut Shape) {}
 }
 
-/// A kind to whose documents there are links.
+/// A kind whose documents can be shared by a link.
 pub trait Linked: DocumentKind {}
 
 /// Actions.
@@ -164,7 +164,7 @@ impl DocumentKind for Insights {
 
 impl Linked for Insights {}
 
-/// The id of a document of a kind.
+/// The id of a document of this kind.
 #[derive(Debug)]
 pub struct Id<K> {
     /// The id.
@@ -173,14 +173,14 @@ pub struct Id<K> {
 }
 
 impl<K> Id<K> {
-    /// That of this number.
+    /// The id with this number.
     pub fn new(number: i64) -> Self {
         Self { number, kind: PhantomData }
     }
 }
 
 impl<K: DocumentKind> Id<K> {
-    /// The document, of the project of the caller.
+    /// Reads the document, of the caller's project.
     ///
     /// # Errors
     ///

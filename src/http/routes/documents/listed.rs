@@ -1,5 +1,5 @@
-//! The list of documents ([`List`]): which of them a request asks for, a page of these as they are stored, and their
-//! results. A page ends at a number of bytes, and nothing of it is parsed but what the request asks about.
+//! The list of documents ([`List`]): selects the documents that match the request, reads one page of them in stored
+//! form, and adds their results. A page is limited in bytes, and only the fields that the request needs are parsed.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use weir_metadata::documents::{DocumentText, Kind};
 /// Most documents of a page.
 const LIMIT_MAX: usize = 500;
 
-/// Documents of a page that are read at once.
+/// Documents of a page that are read together.
 const READ_AT_ONCE: usize = 16;
 
-/// What a request says of a list: which documents are in it, and how results are obtained.
+/// Parameters of a list: filters on documents, and how results are obtained.
 #[derive(Debug)]
 pub struct Wanted<K> {
     texts: Texts,
@@ -125,18 +125,18 @@ impl<K: DocumentKind> Items for Listed<K> {
     }
 }
 
-/// A part of a list as sent to clients.
+/// A page of a list as sent to clients.
 #[derive(Debug)]
 struct ListPart {
     /// Documents of the whole list.
     count: usize,
-    /// How many of them it is about.
+    /// How many of them the page covers.
     taken: usize,
     bodies: Vec<Members>,
     held: Reservation,
 }
 
-/// The part of the list that a page has.
+/// Reads the page of a list.
 async fn list(
     cx: &Context<Principal>,
     kind: Kind,
@@ -165,13 +165,13 @@ async fn list(
         reader.add_all(insights, (asked, &mut part.held)).await?;
     }
     let Part { documents, taken, mut held } = part;
-    // What is made of them is left.
+    // Only the bodies made of them stay in memory.
     held.let_go(bytes(&documents));
     drop(documents);
     Ok(ListPart { count: found.len(), taken, bodies, held })
 }
 
-/// Tells a question which insights have a place on the dashboards that it names.
+/// Adds to a query the insights that have a place on the dashboards that it names.
 async fn add_placed(app: &App, project: ProjectId, question: &mut Question) -> Result<(), Problem> {
     let boards = app.node.metadata.document_texts(project, Kind::Dashboard, question.boards());
     for board in boards.await.map_err(problem)? {
@@ -182,7 +182,7 @@ async fn add_placed(app: &App, project: ProjectId, question: &mut Question) -> R
     Ok(())
 }
 
-/// The documents that a question finds, in its order.
+/// The ids of the documents that match a query, in its order.
 async fn found(
     app: &App,
     place: (ProjectId, Kind),
@@ -216,16 +216,16 @@ async fn found(
     Ok(found)
 }
 
-/// A part of a list.
+/// A page of a list in stored form.
 #[derive(Debug)]
 struct Part {
     documents: Vec<DocumentText>,
-    /// How many of the wanted ones it is about; some may be gone by now.
+    /// How many of the selected documents it covers; some may be deleted by now.
     taken: usize,
     held: Reservation,
 }
 
-/// Reads the wanted documents, as many as a page has.
+/// Reads the selected documents until the page is full.
 async fn read(
     app: &App,
     place: (ProjectId, Kind),
@@ -237,7 +237,7 @@ async fn read(
     for ids in wanted.chunks(READ_AT_ONCE) {
         let some = app.node.metadata.document_texts(place.0, place.1, ids.to_vec()).await;
         let some = some.map_err(problem)?;
-        // Twice: as they are read, and as what is made of them.
+        // Twice: the stored texts, and the bodies made of them.
         part.held.hold_more(bytes(&some).saturating_mul(2))?;
         let mut some = some.into_iter().peekable();
         for id in ids {

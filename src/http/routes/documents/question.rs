@@ -1,8 +1,9 @@
-//! Which documents a list shows, and in which order: [`Question`], from the parameters of a request. `search` finds
-//! texts and tags in any case; `favorited`, `pinned`, `short_id` and `scope` compare fields; `saved` insights are also
-//! those on a dashboard; `created_by` is the id of a user, or a list of them, `user` stands for the caller; `insight` is
-//! the kind of an insight, as older clients name it; `tags` are a list of which one is enough, `dashboards` a list of
-//! which all must show the insight; `date_from` and `date_to` are bounds of the last change.
+//! Filters and order of a list of documents: [`Question`], parsed from the parameters of a request. `search` matches
+//! substrings of texts and tags, case-insensitively; `favorited`, `pinned`, `short_id` and `scope` compare fields;
+//! `saved` insights include those on a dashboard; `created_by` is the id of a user, or a list of them, `user` is the
+//! caller; `insight` is the kind of an insight in older clients' names; `tags` is a list of which one must match,
+//! `dashboards` a list of which all must contain the insight; `date_from` and `date_to` bound the time of the last
+//! change.
 
 use serde_json::Value;
 
@@ -38,34 +39,34 @@ const PARAMETERS: [&str; 15] = [
     "basic",
 ];
 
-/// Fields that can be true or false.
+/// Boolean fields that can be compared.
 const TRUTHS: [&str; 2] = ["favorited", "pinned"];
 
-/// Most values of a list among the parameters.
+/// Most values of a parameter that is a list.
 const VALUES_MAX: usize = 100;
 
-/// Fields that are compared with texts.
+/// Text fields that can be compared.
 const TEXTS: [&str; 2] = ["short_id", "scope"];
 
-/// Fields that are searched.
+/// Fields that `search` covers.
 const SEARCHED: [&str; 4] = ["name", "derived_name", "description", "content"];
 
 /// Fields by which lists can be sorted.
 const ORDERS: [&str; 5] = ["name", "created_at", "updated_at", "last_modified_at", "date_marker"];
 
-/// The parameters that say which documents are in a list, as they were sent; an empty one counts as absent.
+/// The parameters that select and order documents, unparsed; an empty one counts as absent.
 #[derive(Debug, Default)]
 pub(super) struct Texts(Vec<(&'static str, String)>);
 
 impl Texts {
-    /// Those of a request.
+    /// The parameters of a request.
     pub(super) fn of(request: &Request) -> Self {
         let own = |name: &'static str| Some((name, request.query(name)?.into_owned()));
         let sent = PARAMETERS.into_iter().filter_map(own);
         Self(sent.filter(|(_, text)| !text.is_empty()).collect())
     }
 
-    /// Those that leave out results.
+    /// Parameters for a list without results.
     pub(super) fn basic() -> Self {
         Self(vec![("basic", "true".to_owned())])
     }
@@ -75,7 +76,7 @@ impl Texts {
     }
 }
 
-/// What a request asks for.
+/// The parsed query.
 #[derive(Debug)]
 pub(super) struct Question {
     /// In lower case.
@@ -87,20 +88,20 @@ pub(super) struct Question {
     insight: Option<String>,
     /// In lower case.
     tags: Vec<String>,
-    /// Dashboards, with the insights that have a place on them.
+    /// Ids of dashboards, each with the insights that have a place on it.
     boards: Vec<(i64, Vec<i64>)>,
-    /// After which time and before which time a document was changed.
+    /// Bounds of the time of the last change: after, and before.
     changed: (Option<UnixMicros>, Option<UnixMicros>),
     order: Option<(&'static str, bool)>,
-    /// Whether basic facts are enough.
+    /// Whether the basic fields are enough.
     pub(super) is_basic: bool,
 }
 
-/// The place of a document in its order.
+/// The sort key of a document.
 pub(super) type Place = (i64, String);
 
 impl Question {
-    /// The question of some parameters.
+    /// Parses the parameters.
     pub(super) fn of(texts: &Texts, asker: &Principal, now: UnixMicros) -> Result<Self, Problem> {
         let text = |name: &str| texts.get(name);
         let truth = |name: &'static str| match text(name).map(str::to_lowercase) {
@@ -147,18 +148,18 @@ impl Question {
         })
     }
 
-    /// The dashboards that are named.
+    /// The ids of the dashboards in the query.
     pub(super) fn boards(&self) -> Vec<i64> {
         self.boards.iter().map(|(board, _)| *board).collect()
     }
 
-    /// Notes which insights have a place on a dashboard.
+    /// Adds the insights that have a place on a dashboard.
     pub(super) fn add_placed(&mut self, board: i64, insights: &[i64]) {
         let known = self.boards.iter_mut().filter(|(known, _)| *known == board);
         known.for_each(|(_, placed)| placed.extend(insights));
     }
 
-    /// The fields that have to be known to say whether a document is in the list, and where.
+    /// The fields needed to match a document and compute its sort key.
     pub(super) fn fields(&self) -> Vec<Box<str>> {
         let mut names: Vec<&str> = Vec::new();
         if !self.search.is_empty() {
@@ -185,7 +186,7 @@ impl Question {
         names.into_iter().map(Box::from).collect()
     }
 
-    /// The place of a document in the list; `None` if it is not in it.
+    /// The sort key of a document; `None` if it does not match.
     pub(super) fn place_of(&self, document: &Document) -> Option<Place> {
         let is_in = self.finds(document)
             && self.truths.iter().all(|(name, truth)| document.is(name) == *truth)
@@ -202,12 +203,12 @@ impl Question {
             None => (0, String::new()),
             Some(("created_at", _)) => (document.created_at.0, String::new()),
             Some(("updated_at" | "last_modified_at", _)) => (document.updated_at.0, String::new()),
-            // Times are written alike, so that their texts are in their order.
+            // Times have one format, in which text order is time order.
             Some((name, _)) => (0, document.text(name).to_lowercase()),
         })
     }
 
-    /// Sorts documents with their places, which are newest first.
+    /// Sorts pairs of sort key and id; without an order they stay as they are, newest first.
     pub(super) fn sort(&self, found: &mut [(Place, i64)]) {
         match self.order {
             None => {}
@@ -241,7 +242,7 @@ fn tags_of(document: &Document) -> impl Iterator<Item = &str> {
     tags.filter_map(Value::as_str)
 }
 
-/// Who keeps an insight on a dashboard means to keep it.
+/// Whether an insight matches `saved`. An insight on a dashboard counts as saved.
 fn is_saved(document: &Document, saved: bool) -> bool {
     let boards = document.fields.get("dashboards").map(form::ids).unwrap_or_default();
     match saved {
@@ -250,7 +251,7 @@ fn is_saved(document: &Document, saved: bool) -> bool {
     }
 }
 
-/// One id, or a JSON list of them.
+/// Parses one id, or a JSON list of ids.
 fn ids(name: &'static str, text: &str) -> Result<Vec<i64>, Problem> {
     let wrong = || refused(name, "invalid_input", "Expected an integer, or a JSON list of them.");
     let ids = match text.parse() {
@@ -260,7 +261,7 @@ fn ids(name: &'static str, text: &str) -> Result<Vec<i64>, Problem> {
     if ids.len() > VALUES_MAX { Err(too_many(name)) } else { Ok(ids) }
 }
 
-/// A JSON list of texts, in lower case.
+/// Parses a JSON list of texts, to lower case.
 fn tags(text: &str) -> Result<Vec<String>, Problem> {
     let wrong = |_| refused("tags", "invalid_input", "Expected a JSON list of texts.");
     let tags: Vec<String> = json::read(text.as_bytes()).map_err(wrong)?;
@@ -274,7 +275,7 @@ fn too_many(name: &'static str) -> Problem {
     refused(name, "max_length", format!("Expected at most {VALUES_MAX} values."))
 }
 
-/// A date, or a span such as `-7d`, in the time zone of the project.
+/// Parses a date, or a span such as `-7d`, in the time zone of the project.
 fn time(
     name: &'static str,
     text: &str,
