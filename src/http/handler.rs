@@ -17,7 +17,8 @@ pub trait Handler: Send + Sync + 'static {
     fn route(&self, method: &Method, path: &str) -> Matched<Self::Route>;
 
     /// Answers a request. The future runs on the connection and is dropped when the client hangs up;
-    /// an operation that must complete is detached by [`Tasks::detach`](weir_base::tasks::Tasks::detach). A panic becomes a 500.
+    /// an operation that must complete is detached by [`Tasks::detach`](weir_base::tasks::Tasks::detach). A panic
+    /// becomes a 500.
     fn handle(&self, route: Self::Route, request: Request)
     -> impl Future<Output = Response> + Send;
 }

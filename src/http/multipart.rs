@@ -1,4 +1,5 @@
-//! Forms with files: bodies of the media type `multipart/form-data` (RFC 7578), read into their [`Part`]s without a copy.
+//! Forms with files: bodies of the media type `multipart/form-data` (RFC 7578), read into their [`Part`]s without a
+//! copy.
 
 use std::fmt;
 

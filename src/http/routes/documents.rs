@@ -171,8 +171,8 @@ async fn framed(
 }
 
 input! {
-    /// Changes a document; `deleted` deletes and restores it, with `delete_insights` the insights of a dashboard that are on
-    /// no other one, too.
+    /// Changes a document; `deleted` deletes and restores it, with `delete_insights` the insights of a dashboard that
+    /// are on no other one, too.
     pub struct Update<K: DocumentKind> {
         path id: Id<K>,
         body change: Change<K>,

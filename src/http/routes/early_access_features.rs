@@ -1,5 +1,5 @@
-//! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what
-//! a stage does to the flag of a feature; SDKs receive a [`Summary`].
+//! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what a stage does to
+//! the flag of a feature; SDKs receive a [`Summary`].
 
 use std::sync::Arc;
 
@@ -241,7 +241,7 @@ impl EarlyAccessFeatureWrite {
     }
 }
 
-/// JSON of any kind.
+/// Any JSON value.
 #[derive(Debug)]
 pub struct Payload(Value);
 
@@ -265,7 +265,7 @@ impl Field for Option<Stage> {
     }
 }
 
-/// The stage that the field `name` says.
+/// Parses the stage in the field `name`.
 pub(super) fn stage(name: &'static str, given: &Value) -> Result<Stage, Problem> {
     given
         .as_str()
@@ -273,7 +273,7 @@ pub(super) fn stage(name: &'static str, given: &Value) -> Result<Stage, Problem>
         .ok_or_else(|| not_a_choice(name, given.as_str().unwrap_or(&given.to_string())))
 }
 
-/// A feature as `who` sees it.
+/// A feature as shown to the caller `who`.
 fn feature(own: &EarlyAccessFeature, snapshot: &Snapshot, who: &Principal) -> api::Feature {
     let mut flags = snapshot.flags(own.project).iter();
     let flag = flags.find(|flag| flag.id == own.flag);

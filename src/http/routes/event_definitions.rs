@@ -68,8 +68,8 @@ impl Operation for List {
 }
 
 input! {
-    /// Defines events that are still to come. Whatever is told, `created_at` is now, and `last_seen_at` is null until such
-    /// an event arrives.
+    /// Defines events that are still to come. Whatever is told, `created_at` is now, and `last_seen_at` is null until
+    /// such an event arrives.
     pub struct Create {
         body definition: New<EventDefinitionWrite>,
     }
@@ -186,7 +186,7 @@ impl Logged for EventDefinition {
     const READ: &'static str = "event_definition:read";
     type Id = Uuid;
 
-    /// Also that of a deleted definition.
+    /// Deleted definitions have entries, too.
     async fn item(_: &Context<Principal>, id: Uuid) -> Result<String, Problem> {
         Ok(id.to_string())
     }
@@ -237,7 +237,7 @@ impl Operation for PrimaryProperties {
     }
 }
 
-/// The definition of this id, with what users say of it, as of every event acknowledged so far.
+/// The definition with this id, and the notes of users on it, as of every event acknowledged so far.
 async fn find(cx: &Context<Principal>, id: Uuid) -> Result<(EventDefinition, Notes), Problem> {
     caught_up(cx).await?;
     cx.metadata().definition(cx.who.project.id, id).await.map_err(problem)
@@ -296,7 +296,7 @@ impl EventDefinitionWrite {
     }
 }
 
-/// A definition with what users say of it; `snapshot` has these users.
+/// A definition with its notes; `snapshot` contains the users in them.
 fn definition(own: EventDefinition, said: Notes, snapshot: &Snapshot) -> api::EventDefinition {
     let owner = said.owner.and_then(|owner| snapshot.user(owner));
     let notes = notes(&said, snapshot);

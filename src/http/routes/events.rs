@@ -71,11 +71,11 @@ input! {
 pub enum Newest {
     /// As JSON.
     Page {
-        /// Which page.
+        /// The requested page.
         page: Page,
-        /// The events that were found for it.
+        /// How many events were found for it.
         found: usize,
-        /// The events that fit into it.
+        /// The events that fit into the page.
         rows: PageRows<api::Event>,
     },
     /// As a file.
@@ -99,7 +99,7 @@ impl Items for Newest {
 }
 
 impl Newest {
-    /// The events, for a page that draws them.
+    /// The events, for a page that renders them.
     pub fn into_events(self) -> Vec<api::Event> {
         match self {
             Self::Page { rows, .. } => rows.into_values(),
@@ -173,7 +173,7 @@ impl Operation for List {
 }
 
 impl List {
-    /// Which events are meant; `None` if none can be.
+    /// The query for the events; `None` if none can match.
     async fn question(
         self,
         app: &App,
@@ -206,7 +206,7 @@ impl List {
     }
 }
 
-/// A person by the number or the uuid.
+/// A person by number or by uuid.
 #[derive(Clone, Copy, Debug)]
 pub enum PersonId {
     /// The number.
@@ -216,7 +216,7 @@ pub enum PersonId {
 }
 
 impl PersonId {
-    /// The uuid of the person of today; `None` if there is no such number.
+    /// The uuid of the current person, after merges; `None` if no person has the number.
     async fn resolve(self, app: &App, project: ProjectId) -> Result<Option<Uuid>, Problem> {
         app.engine.wait().await.map_err(query::problem)?;
         let identities = &app.shard.identities;
@@ -224,7 +224,7 @@ impl PersonId {
             Self::Number(number) => identities
                 .person_by_number(project, number)
                 .map(|person| person.map(|person| person.uuid)),
-            // A person that was merged away is now another person.
+            // A merged person is resolved to the person that it is part of now.
             Self::Uuid(uuid) => identities.overrides().resolve(project, uuid).map(Some),
         };
         found.map_err(|error| Problem::of(error.kind(), &error))
@@ -246,12 +246,12 @@ impl InQuery for Option<PersonId> {
     }
 }
 
-/// Filters on events, on their persons, on the cohorts of these, and on their groups.
+/// Filters on properties of events, of their persons and of their groups, and on cohorts of their persons.
 #[derive(Clone, Debug, Default)]
 pub struct OfProperties(pub Filters);
 
 impl OfProperties {
-    /// Those of a JSON list.
+    /// Parses a JSON list of filters.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl InQuery for OfProperties {
     }
 }
 
-/// A time, or a span before now; none without a text.
+/// Parses a time, or a span before now; `None` without a text.
 fn time(name: &'static str, text: Option<String>, now: Now) -> Result<Option<UnixMicros>, Problem> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));
@@ -289,7 +289,7 @@ fn time(name: &'static str, text: Option<String>, now: Now) -> Result<Option<Uni
     time.map(Some).ok_or_else(wrong)
 }
 
-/// The columns of a table, instead of events; none for these.
+/// The selected columns of a table; without any, the response has events.
 #[derive(Clone, Debug, Default)]
 pub struct Columns(Vec<String>);
 
@@ -312,11 +312,11 @@ impl InQuery for Columns {
     }
 }
 
-/// The only order that lists of events have.
+/// The only order of lists of events: newest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewestFirst;
 
-/// How it is called.
+/// Its names in requests.
 const NEWEST_FIRST: [&str; 2] = ["-timestamp", "[\"-timestamp\"]"];
 
 impl InQuery for NewestFirst {

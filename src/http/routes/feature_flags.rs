@@ -1,5 +1,5 @@
-//! Feature flag management: list, create, retrieve, change. `metadata` validates flags, `flags` evaluates
-//! them; neither is done here.
+//! Feature flag management: list, create, retrieve, change. `metadata` validates flags, `flags` evaluates them; neither
+//! is done here.
 //!
 //! A flag is deleted, and restored, by setting `deleted`. DELETE is refused.
 
@@ -173,7 +173,7 @@ impl Operation for Delete {
     }
 }
 
-/// The refusal of DELETE of what a change of `deleted` deletes.
+/// The response to DELETE of an object that is deleted by setting `deleted`.
 pub(super) fn delete_refused() -> Problem {
     Problem::method_not_allowed(&Method::DELETE, ALLOW).with_body(None)
 }
@@ -216,13 +216,13 @@ async fn change(
     Ok(cx.write("update-flag", write).await?.after)
 }
 
-/// Changes a flag, and shows it.
+/// Changes a flag, and returns it as sent to the caller.
 async fn changed(
     cx: &Context<Principal>,
     flag: &StoredFlag,
     patch: FlagPatch,
 ) -> Result<api::Flag, Problem> {
-    // Before the change, so that nothing can fail after it.
+    // Read before the change, so that nothing can fail after it.
     let calls = Calls::of_flag(&cx.app, flag.id).await?;
     let flag = change(cx, flag.id, patch).await?;
     Ok(shown(cx, &flag, &calls))
@@ -234,7 +234,7 @@ fn short_error(error: &str) -> Problem {
     problem.with_body(Some(json!({"error": error})))
 }
 
-/// The error of an action that cannot be done.
+/// The error of an action that cannot be performed.
 fn unsuccessful(error: &str) -> Problem {
     let problem = Problem::new(Kind::Invalid, "invalid_input", error.to_owned());
     problem.with_body(Some(json!({"success": false, "error": error})))

@@ -1,9 +1,8 @@
-//! Server-sent events about changes of a project's flags. An event has no data but a tag; clients
-//! fetch the flags again with that tag.
+//! Server-sent events about changes of a project's flags. An event contains only a tag; clients fetch the flags again
+//! with that tag.
 //!
-//! A stream lasts for one hour and occupies a connection, and everybody has the public token.
-//! Therefore streams may use only a part of the connections, and those of one client address a part
-//! of that ([`Subscribers`]).
+//! A stream lasts for one hour and occupies a connection, and the token is public. Therefore streams may use only a
+//! part of the connections, and those of one client address a part of that ([`Subscribers`]).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use weir_metadata::Metadata;
 use weir_metadata::snapshot::Revision;
 use weir_metadata::standing::Standing;
 
-/// Interval of comments that keep the connection from looking dead.
+/// Interval of comments that keep an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Longest life of a stream; clients reconnect. Bounds the cost of a client that has disappeared.
@@ -46,7 +45,7 @@ const PART_OF_ADDRESS: u32 = 8;
 /// clients poll flags meanwhile.
 const RETRY_AFTER_SECONDS: u64 = 60;
 
-/// Prefix length of the smallest IPv6 network that one customer has.
+/// Prefix length of the smallest IPv6 network that is assigned to one customer.
 const IPV6_NETWORK_BITS: u32 = 64;
 
 /// The open streams, by client address.
@@ -112,7 +111,7 @@ impl Drop for Place {
     }
 }
 
-/// The address for which streams are counted.
+/// The address, or its IPv6 network, by which streams are counted.
 pub(super) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
@@ -136,8 +135,8 @@ struct Subscriber {
     _place: Place,
 }
 
-/// `GET /flags/events?token=`: the project by its public token, which may also be in `X-API-Key`. It ends soon after the
-/// token was replaced.
+/// `GET /flags/events?token=`: the project is selected by its public token, which may also be in `X-API-Key`. The
+/// stream ends soon after the token was replaced.
 pub fn events(
     app: &App,
     subscribers: &Subscribers,

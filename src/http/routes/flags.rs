@@ -1,6 +1,5 @@
-//! Flag evaluation for SDKs: `/flags` and `/decide`. The subject comes from the request and from
-//! one look-up in the identity store, the flags from the metadata snapshot. No query plan, no
-//! lock.
+//! Flag evaluation for SDKs: `/flags` and `/decide`. The subject comes from the request and from one look-up in the
+//! identity store, the flags from the metadata snapshot. No query plan, no lock.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -103,8 +102,7 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
     Ok(Response::json_bytes(StatusCode::OK, encoded))
 }
 
-/// Adds the location of the client to the person properties of the request; those that it has
-/// take precedence.
+/// Adds the location of the client to the person properties of the request; properties in the request take precedence.
 fn add_place(app: &App, client: IpAddr, asked: &mut Request) {
     let places = app.node.places.as_ref().filter(|_| !asked.geoip_disable && !asked.disable_flags);
     let Some(place) = places.and_then(|places| places.place(client)) else { return };
@@ -122,7 +120,7 @@ fn refused(error: RequestError) -> Problem {
     }
 }
 
-/// A request while it is answered.
+/// The state of one request.
 struct Answering {
     metadata: Arc<Snapshot>,
     query: Query,

@@ -30,7 +30,7 @@ use weir_query::persons::people::Part;
 /// Most values in a response.
 const VALUES_MAX: usize = 20;
 
-/// The number of a type of groups, which has to be there.
+/// The index of a group type; required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeIndex(pub u8);
 
@@ -51,7 +51,7 @@ impl InQuery for TypeIndex {
     }
 }
 
-/// A key of a group or of a property, which has to be there.
+/// The key of a group, or the name of a property; required.
 #[derive(Clone, Debug)]
 pub struct Key(pub String);
 
@@ -149,7 +149,7 @@ async fn existing(cx: &Context<Principal>, index: u8, key: &str) -> Result<Group
     group(cx, index, key).await?.ok_or_else(|| Problem::not_found("Not found."))
 }
 
-/// The same; `None` if there is none.
+/// As [`existing`]; `None` if no group has the key.
 async fn group(cx: &Context<Principal>, index: u8, key: &str) -> Result<Option<Group>, Problem> {
     cx.app.engine.wait().await.map_err(query::problem)?;
     let group = cx.app.shard.identities.group(cx.who.project.id, index, key);

@@ -1,6 +1,6 @@
-//! Insights by the filters of older clients: `insights/trend/`, which also answers stickiness and lifecycle; the modules
-//! have other kinds, and the persons behind their points. Filters stand in the query string, and with POST in the body,
-//! too.
+//! Insights by the filters of older clients: `insights/trend/`, which also computes stickiness and lifecycle; the
+//! modules have other kinds, and the persons behind their points. Filters are in the query string, and with POST in the
+//! body, too.
 
 pub mod correlation;
 mod filters;
@@ -49,18 +49,19 @@ use weir_insights::lifecycle::legacy::lifecycle_query;
 use weir_insights::stickiness::legacy::stickiness_query;
 use weir_insights::{InsightError, ProjectSettings, legacy};
 
-/// Parameters that say where the persons of a point are, or how an answer is obtained, not which insight it is.
+/// Parameters that select the persons of a point, or control how a result is obtained; they do not identify the
+/// insight.
 const OF_POINTS: [&str; 4] = ["client_query_id", "entity_id", "entity_math", "entity_order"];
 
-/// How many values of a breakdown come before those of an answer: in requests, and in addresses of persons.
+/// Offset of the values of a breakdown in a result: as a parameter of requests, and in URLs of persons.
 const OFFSET: &str = "offset";
 const BREAKDOWN_OFFSET: &str = "breakdown_offset";
 
-/// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
+/// Most bytes of all filters in the URLs of persons behind points; a longer response has no URLs.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
 parameters! {
-    /// Those of a trend.
+    /// Parameters of a trend.
     OfTrend: [
         Parameter::text("events"),
         Parameter::text("actions"),
@@ -97,7 +98,7 @@ input! {
     }
 }
 
-/// The operations whose answers are series.
+/// Implements the operations whose results are series.
 macro_rules! series {
     ($($name:ident: $insight:expr;)*) => {$(
         impl Operation for $name {
@@ -127,8 +128,8 @@ async fn series_of(
     if let Some(insight) = insight {
         filter.insert("insight".to_owned(), json!(insight));
     }
-    // That of the query comes first, so that the link of a page leads on with the same body. It counts values of the
-    // breakdown, and is called so in addresses of persons, which have pages of their own.
+    // The offset in the query takes precedence, so that the link to the next page works with the same body. It counts
+    // values of the breakdown, and has another name in URLs of persons, which have pages of their own.
     if let Some(offset) = offset.map(Value::String).or_else(|| filter.get(OFFSET).cloned()) {
         filter.insert(BREAKDOWN_OFFSET.to_owned(), offset);
     }
@@ -147,7 +148,7 @@ async fn series_of(
     beside(&cx.app.node.cpu, show).await
 }
 
-/// The answer with series and the addresses of the persons behind their points; as a file without these.
+/// The response with series and the URLs of the persons behind their points; as a CSV file without URLs.
 fn shown(
     told: Told<Vec<Series>>,
     (filter, project): (&Filter, i64),
@@ -173,8 +174,8 @@ fn shown(
     SeriesAnswer::Answer(TrendAnswer::of(told.how.computed(settings), series), next)
 }
 
-/// A file with a line for each series: how it is called, and its number in each interval, by the labels of these. Where
-/// clocks go back two hours of a day have one label, and a column each.
+/// A CSV file with one row per series: its label, and its value in each interval, in columns named by the labels of the
+/// intervals. Where clocks go back, two hours of a day have the same label, and a column each.
 fn file(series: &[Series]) -> SeriesAnswer {
     let mut head = vec!["series".to_owned()];
     let mut places: HashMap<(String, usize), usize> = HashMap::new();
@@ -183,7 +184,7 @@ fn file(series: &[Series]) -> SeriesAnswer {
         let mut line = vec![Value::from(one.label.as_str())];
         let mut cells: Vec<(String, Number)> =
             one.labels.iter().cloned().zip(one.data.iter().copied()).collect();
-        // One number for the whole range has no label.
+        // A single value for the whole range has no label.
         cells.extend(one.aggregated_value.map(|number| ("value".to_owned(), number)));
         let mut times: HashMap<String, usize> = HashMap::new();
         for (label, number) in cells {
@@ -203,12 +204,12 @@ fn file(series: &[Series]) -> SeriesAnswer {
     SeriesAnswer::File(head, lines)
 }
 
-/// Series for an older client.
+/// Response with series, for an older client.
 #[derive(Debug)]
 pub enum SeriesAnswer {
-    /// With how many values of a breakdown come before further ones.
+    /// The series, and the offset of further values of the breakdown, if there are any.
     Answer(TrendAnswer, Option<usize>),
-    /// The lines of a file, and their head.
+    /// Header and rows of a CSV file.
     File(Vec<String>, Vec<Vec<Value>>),
 }
 
@@ -235,7 +236,7 @@ impl Output for SeriesAnswer {
     }
 }
 
-/// The node of a trend, or of a kind of insight that older clients ask for at the same place.
+/// The node of a trend, or of another kind of insight that older clients request from the same endpoint.
 fn node_of(filter: &Filter) -> Result<Value, NodeError> {
     match legacy::text(filter, "insight").as_deref() {
         Some("LIFECYCLE") => lifecycle_query(filter),
@@ -244,16 +245,16 @@ fn node_of(filter: &Filter) -> Result<Value, NodeError> {
     }
 }
 
-/// The answer to the filters of an older client.
+/// The result of the filters of an older client.
 #[derive(Debug)]
 pub(super) struct Told<R> {
-    /// The answer.
+    /// The result.
     pub(super) result: R,
-    /// How it was computed.
+    /// Metadata of the computation.
     pub(super) how: How,
 }
 
-/// How an answer was computed.
+/// Metadata of the computation of a result.
 #[derive(Debug)]
 pub(super) struct How {
     is_cached: bool,
@@ -262,12 +263,12 @@ pub(super) struct How {
 }
 
 impl How {
-    /// Without data.
+    /// For a result that needs no data.
     pub(super) fn now(app: &App) -> Self {
         Self { is_cached: false, at: app.node.clock.now(), timings: Vec::new() }
     }
 
-    /// As clients get it.
+    /// The fields of the response.
     pub(super) fn computed(self, settings: &ProjectSettings) -> Computed {
         let Self { is_cached, at, timings } = self;
         let timezone = settings.timezone.clone();
@@ -275,9 +276,9 @@ impl How {
     }
 }
 
-/// The answer to the node of filters: the kept one if it is still right and no new one is asked for by `refresh`. One that
-/// is computed can be cancelled by the `client_query_id` of the filters meanwhile.
-/// Its text is read by `read`.
+/// The result of the node of filters: from the cache if it is still valid and `refresh` requests no new one, else
+/// computed. A computation can be cancelled by the `client_query_id` of the filters. `read` parses the text of the
+/// result.
 pub(super) async fn told<R: Send + 'static>(
     cx: &Context<Principal>,
     (node, filter): (&Value, &Filter),
@@ -317,12 +318,12 @@ pub(super) async fn told<R: Send + 'static>(
     beside(&app.node.cpu, read).await
 }
 
-/// Reads an answer that has one form.
+/// Parses a result that has only one form.
 pub(super) fn plain<R: DeserializeOwned>(text: &[u8]) -> Result<R, serde_json::Error> {
     json::read_as(PhantomData, text)
 }
 
-/// Adds to each point of a series the address of the persons behind it.
+/// Adds the URL of the persons behind it to each point of a series.
 fn add_urls(series: &mut Series, filter: &Filter, project: i64) {
     let Some(action) = &series.action else { return };
     let mut base: Filter = filter.clone();
@@ -364,12 +365,12 @@ fn add_urls(series: &mut Series, filter: &Filter, project: i64) {
     });
 }
 
-/// A part of an answer as a value of a filter.
+/// A part of a result as a value of a filter.
 pub(super) fn as_json(part: &impl Serialize) -> Value {
     serde_json::to_value(part).unwrap_or_default()
 }
 
-/// The address of a list of a project with filters.
+/// The URL of a list of a project with filters.
 pub(super) fn address(project: i64, list: &str, filter: &Filter) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in filter {

@@ -43,7 +43,7 @@ impl Internal {
     }
 }
 
-/// Answers a command that sends the secret.
+/// Serves a command that sends the secret.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub async fn internal(
     }
 }
 
-/// Compares hashes, so the time does not reveal how much of a guess was right.
+/// Compares hashes, so that the time does not reveal how much of a guess was right.
 fn is_same(given: &str, secret: &str) -> bool {
     KeyHash::of(given) == KeyHash::of(secret)
 }

@@ -1,5 +1,5 @@
-//! `/`: JSON for clients that accept it, and for all others the one word by which proxies of the SDKs recognize
-//! a capture server. Browsers are led to the page. Contains no secrets: it is public.
+//! `/`: JSON for clients that accept it; for all others the one word by which proxies of the SDKs recognize a capture
+//! server. Browsers are redirected to the page. Contains no secrets: it is public.
 
 use hyper::header::HeaderValue;
 use hyper::{StatusCode, header};
@@ -36,7 +36,7 @@ pub fn landing(app: &App, request: &Request) -> Response {
     answer(form(request.header("accept").unwrap_or_default()), unready.as_deref())
 }
 
-/// Whether HTML is asked for first.
+/// Whether the client accepts HTML first.
 pub fn is_for_a_browser(request: &Request) -> bool {
     form(request.header("accept").unwrap_or_default()) == Form::Html
 }
@@ -56,7 +56,7 @@ fn form(accept: &str) -> Form {
 
 fn answer(form: Form, unready: Option<&str>) -> Response {
     let response = match form {
-        // Led to the page before.
+        // Browsers are redirected before this.
         Form::Word | Form::Html => Response::text(StatusCode::OK, "capture"),
         Form::Json => {
             let ready = unready.is_none();

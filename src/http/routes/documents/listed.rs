@@ -55,8 +55,8 @@ impl<K: DocumentKind> InQuery for Wanted<K> {
 }
 
 input! {
-    /// Documents that are not deleted, newest first; see `question` for the parameters. Insights come with their results, as
-    /// `refresh` says, unless `basic` is true.
+    /// Documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
+    /// results, as `refresh` says, unless `basic` is true.
     pub struct List<K: DocumentKind> {
         query wanted: Wanted<K>,
         query page: Page,

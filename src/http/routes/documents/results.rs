@@ -1,7 +1,8 @@
-//! Results of saved insights: [`Reader`] computes them, or tells the kept ones, as a request asks ([`Asked`]).
+//! Results of saved insights: [`Reader`] computes them, or reads them from the cache, depending on the request
+//! ([`Asked`]).
 //!
-//! What one request computes is bounded: by the number of insights, by the time that a query may take, for all of
-//! them together, and by the length of the results. A client that hangs up ends its queries.
+//! The computation of one request is bounded: by the number of insights, by the time limit of a query for all of them
+//! together, and by the length of the results. A client that hangs up ends its queries.
 
 use std::sync::Arc;
 
@@ -36,43 +37,43 @@ use weir_metadata::accounts::{KeyId, PersonalKey};
 use weir_metadata::documents::{Document, DocumentText};
 use weir_wire::query_node;
 
-/// Most insights that one request computes; for further ones it tells kept answers alone.
+/// Most insights that one request computes; further ones get cached results only.
 const COMPUTED_MAX: usize = 100;
 
 /// Insights that one request computes at a time.
 const AT_ONCE: usize = 4;
 
-/// Most bytes of the results of one answer; further insights are without theirs.
+/// Most bytes of the results of one response; further insights have none.
 const RESULTS_MAX_BYTES: usize = 32 << 20;
 
-/// The fields of an insight that say what it asks.
+/// The fields of an insight with its query.
 const ASKING: [&str; 2] = ["query", "filters"];
 
-/// How a request asks for results.
+/// How a request obtains results.
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct Asked {
-    /// Which answers will do.
+    /// Whether cached results are accepted.
     pub(in crate::routes) refresh: Refresh,
-    /// What a dashboard changes about its insights.
+    /// Filters and variables of the dashboard.
     pub(in crate::routes) frame: Frame,
 }
 
-/// What a dashboard changes about its insights.
+/// Filters and variables of a dashboard, which override those of its insights.
 #[derive(Clone, Debug, Default)]
 pub(in crate::routes) struct Frame {
     filters: Map<String, Value>,
     variables: Map<String, Value>,
-    /// Whether somebody who may not ask for rows changes what is asked: such a query is not asked then.
+    /// Whether a caller without the right to row queries has set filters or variables: such a query is refused then.
     is_without_rows: bool,
 }
 
 impl Frame {
-    /// One with filters that whoever has this key chooses.
+    /// A frame with filters that the owner of this key sets.
     pub(in crate::routes) fn of_filters(filters: Map<String, Value>, key: &PersonalKey) -> Self {
         Self::chosen(filters, Map::new(), key)
     }
 
-    /// One with filters and variables that whoever has this key chooses.
+    /// A frame with filters and variables that the owner of this key sets.
     fn chosen(
         filters: Map<String, Value>,
         variables: Map<String, Value>,
@@ -83,7 +84,7 @@ impl Frame {
         Self { filters, variables, is_without_rows }
     }
 
-    /// That of a dashboard, where what `self` has comes first.
+    /// Adds the filters and variables of a dashboard; those of `self` take precedence.
     pub(in crate::routes) fn over(&self, dashboard: &Document) -> Self {
         let both = |name: &str, own: &Map<String, Value>| {
             let base = dashboard.fields.get(name).and_then(Value::as_object);
@@ -98,25 +99,25 @@ impl Frame {
         }
     }
 
-    /// The filters and the variables as clients see them.
+    /// The filters and the variables as JSON.
     pub(super) fn into_values(self) -> (Value, Value) {
         (Value::Object(self.filters), Value::Object(self.variables))
     }
 }
 
 impl Asked {
-    /// Kept answers alone.
+    /// Cached results only.
     pub(in crate::routes) fn kept() -> Self {
         Self { refresh: Refresh::ForceCache, frame: Frame::default() }
     }
 
-    /// Kept answers, and new ones where there is none that is right.
+    /// Cached results, and new ones where no cached one is valid.
     pub(in crate::routes) fn computed() -> Self {
         Self { refresh: Refresh::Blocking, frame: Frame::default() }
     }
 }
 
-/// What a request says of results: `refresh`, `filters_override` and `variables_override`.
+/// Parameters about results: `refresh`, `filters_override` and `variables_override`.
 #[derive(Debug)]
 pub struct Results {
     refresh: Refresh,
@@ -150,18 +151,18 @@ impl InQuery for Results {
 }
 
 impl Results {
-    /// Kept ones, as they are saved.
+    /// Cached results only, with the saved filters and variables.
     pub(super) fn kept() -> Self {
         let (filters, variables) = (Map::new(), Map::new());
         Self { refresh: Refresh::ForceCache, filters, variables }
     }
 
-    /// What whoever has this key asks for. With filters or variables a saved question becomes one of the asker, who has to
-    /// be allowed to ask it.
+    /// Checks the parameters against the rights of this key. With filters or variables a saved query becomes a query of
+    /// the caller, who needs the right to it.
     ///
     /// # Errors
     ///
-    /// 403 if the key may ask no insights.
+    /// 403 if the key does not grant insights.
     pub(super) fn of(self, key: &PersonalKey) -> Result<Asked, Problem> {
         let Self { refresh, filters, variables } = self;
         let frame = Frame::chosen(filters, variables, key);
@@ -172,18 +173,19 @@ impl Results {
     }
 }
 
-/// Reads results for one request. Saved queries are parsed, and kept answers looked up, beside the threads of sockets.
+/// Obtains results for one request. Saved queries are parsed, and looked up in the cache, outside the threads of
+/// sockets.
 pub(in crate::routes) struct Reader<'a> {
     app: &'a App,
     settings: Arc<ProjectSettings>,
-    /// Who may ask for results later; without one, nobody.
+    /// The key that may fetch results that are computed later; without one, nobody may.
     by: Option<KeyId>,
 }
 
-/// The result of an insight, as far as there is one.
+/// The result of an insight; without a result, its fields are empty.
 #[derive(Debug, Default)]
 struct Found {
-    /// Whether the insight asks something, or something that is malformed.
+    /// Whether the insight has a query, valid or not.
     is_asking: bool,
     result: Bytes,
     columns: Value,
@@ -213,7 +215,7 @@ impl Found {
         })
     }
 
-    /// Adds it to the body of its insight.
+    /// Adds the result to the body of its insight.
     fn add_to(self, body: &mut Members) {
         let at = self.at.map(UnixMicros::to_rfc3339);
         for (name, value) in [
@@ -239,16 +241,16 @@ impl Found {
 }
 
 impl<'a> Reader<'a> {
-    /// One for somebody.
+    /// A reader for this viewer.
     pub(in crate::routes) fn new(app: &'a App, viewer: &Viewer) -> Self {
         Self { app, settings: Arc::new(insight::settings(&viewer.project)), by: viewer.key }
     }
 
-    /// Adds to the body of an insight its result.
+    /// Adds the result of an insight to its body.
     ///
     /// # Errors
     ///
-    /// It has to be computed, and cannot be.
+    /// The result has to be computed, and that fails.
     pub(super) async fn add_one(
         &self,
         (insight, body): (&DocumentText, &mut Members),
@@ -260,9 +262,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds to the bodies of insights their results, of one state of the data where they are computed at once. Returns for
-    /// each of them why it has none, where it cannot be computed: `{"type", "message"}`. What they take is counted in
-    /// `held`.
+    /// Adds the results of insights to their bodies. Results that are computed at once are of one state of the data.
+    /// Returns for each insight the error if its result cannot be computed: `{"type", "message"}`. Their memory is
+    /// counted in `held`.
     ///
     /// # Errors
     ///
@@ -274,7 +276,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Option<Value>>, Problem> {
         let is_at_once = asked.refresh != Refresh::ForceCache && !asked.refresh.is_later();
         let one_state = match is_at_once && insights.len() > 1 {
-            // Without it each of them says what is wrong.
+            // If this fails, each insight reports the error.
             true => self.app.holding(self.settings.project).await.ok(),
             false => None,
         };
@@ -363,15 +365,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is known of an insight before anything is computed.
+/// Result of the cache look-up for an insight.
 enum Looked {
-    /// All that was asked for.
+    /// The insight has a cached result, or needs no computation.
     Found(Found),
-    /// What has to be computed.
+    /// The query that has to be computed.
     Open(Box<Prepared>),
 }
 
-/// Parses what an insight asks, and looks for a kept answer if one will do.
+/// Parses the query of an insight, and looks up its result in the cache if `refresh` accepts a cached one.
 fn look_up(
     app: &App,
     settings: &ProjectSettings,
@@ -382,7 +384,7 @@ fn look_up(
     let prepared = match prepared((app, settings), document, frame) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return none(false),
-        // Whoever asks for what is there does not ask whether there could be more.
+        // With cached results only, a query that cannot be parsed has no result, and no error.
         Err(_) if refresh == Refresh::ForceCache => return none(true),
         Err(problem) => return Err(problem),
     };
@@ -409,20 +411,20 @@ fn prepared(
     Ok(Some(Prepared { key, node, asked }))
 }
 
-/// What a saved insight asks.
+/// The query of a saved insight.
 #[derive(Clone, Debug)]
 pub(in crate::routes) enum Question {
     /// A node of one of [`KINDS`].
     Insight(Value),
-    /// A node whose answer is rows, such as one of SQL.
+    /// A node whose result is rows, such as a SQL query.
     Rows(Value),
 }
 
-/// What an insight with these fields asks on a dashboard; `None` if it asks nothing.
+/// The query of an insight with these fields on a dashboard; `None` if it has none.
 ///
 /// # Errors
 ///
-/// Its query or what the dashboard changes is malformed.
+/// The query is malformed, or the filters or variables of the dashboard are.
 pub(in crate::routes) fn question_of(
     fields: &Map<String, Value>,
     frame: &Frame,
@@ -438,7 +440,7 @@ fn kind_of(node: &Value) -> Option<&str> {
     node.get("kind").and_then(Value::as_str)
 }
 
-/// The node that an insight with these fields asks, as the dashboard changes it.
+/// The query node of an insight with these fields, with the filters and variables of the dashboard applied.
 fn node_of(fields: &Map<String, Value>, frame: &Frame) -> Result<Option<Value>, Problem> {
     let of_filters = |error: NodeError| {
         let name = format!("filters__{}", error.field.replace('.', "__"));
@@ -466,14 +468,14 @@ fn node_of(fields: &Map<String, Value>, frame: &Frame) -> Result<Option<Value>, 
     Ok(Some(node))
 }
 
-/// A question that can be answered.
+/// A parsed query with its cache key.
 struct Prepared {
     key: Key,
     node: Value,
     asked: question::Question,
 }
 
-/// The refusal of what a dashboard changes.
+/// The problem for invalid filters or variables of a dashboard.
 fn of_frame(error: NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail)
 }

@@ -1,16 +1,16 @@
-//! Who sees documents, and who may change them: [`Viewer`], [`check_change`]. A dashboard may be restricted to its creator
-//! and the admins of the organization.
+//! Rights to documents: [`Viewer`], and [`check_change`] for changes. A dashboard may be restricted to its creator and
+//! the admins of the organization.
 //!
-//! A document is answered to others than who saved it: to whoever may see it, or has a link. So that no key reaches by it
-//! what it could not ask, or show, itself:
+//! Documents are returned to other callers than the one who saved them: to all who may read them, or have a link. These
+//! scopes prevent that a key obtains through a document what it may not query or share directly:
 //!
-//! | what is saved | the scope besides that of the document |
+//! | saved content | required scope besides that of the document |
 //! |---|---|
 //! | a query of rows, such as SQL | `query:read` |
-//! | an insight onto a dashboard, or off it | `dashboard:write` |
-//! | an insight onto a dashboard, by the dashboard | `insight:read` |
-//! | copies of the insights of a dashboard, or that they are deleted with it | `insight:write` |
-//! | what an enabled link shows | `sharing_configuration:write` |
+//! | adding an insight to a dashboard, or removing it | `dashboard:write` |
+//! | adding an insight to a dashboard by a change of the dashboard | `insight:read` |
+//! | copies of the insights of a dashboard, or their deletion with it | `insight:write` |
+//! | content that an enabled link shows | `sharing_configuration:write` |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,13 +31,14 @@ use weir_metadata::accounts::{KeyId, PersonalKey, Project, User};
 use weir_metadata::documents::{Document, Kind};
 use weir_metadata::members::Level;
 
-/// The right to decide what links show.
+/// The scope for deciding what links show.
 const SHARE: &str = "sharing_configuration:write";
 
-/// What links show of an insight, or compute it from. Other fields, such as tags, are for the people of the project.
+/// Fields of an insight that links show, or that the result is computed from. Other fields, such as tags, are only for
+/// users of the project.
 const SHOWN_OF_INSIGHTS: [&str; 5] = ["name", "derived_name", "description", "query", "filters"];
 
-/// The same of a dashboard.
+/// The same fields of a dashboard.
 const SHOWN_OF_DASHBOARDS: [&str; 7] = [
     "name",
     "description",
@@ -48,14 +49,14 @@ const SHOWN_OF_DASHBOARDS: [&str; 7] = [
     "tiles",
 ];
 
-/// The field of a dashboard that restricts it.
+/// The field of a dashboard with its restriction level.
 pub(super) const RESTRICTION: &str = "restriction_level";
 
-/// Who sees documents of a project.
+/// The viewer of documents of a project.
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct Viewer {
     pub(in crate::routes) project: Arc<Project>,
-    /// `None` for whoever has a link.
+    /// `None` for a visitor with a link.
     pub(in crate::routes) user: Option<Arc<User>>,
     pub(in crate::routes) key: Option<KeyId>,
 }
@@ -68,7 +69,7 @@ impl From<&Principal> for Viewer {
     }
 }
 
-/// How a document is restricted.
+/// The restriction level of a document.
 pub(super) fn restriction(document: &Document) -> i64 {
     document.fields.get(RESTRICTION).and_then(Value::as_i64).unwrap_or(ANYBODY_EDITS)
 }
@@ -82,7 +83,7 @@ fn owns(document: &Document, user: &User) -> bool {
     document.created_by == Some(user.id) || user.level.number() >= Level::Admin.number()
 }
 
-/// Refuses a change of a document by a user who may not make it.
+/// Refuses a change of a document by a user without the right to it.
 pub(super) fn check_edit(document: &Document, user: &User) -> Result<(), Problem> {
     if can_edit(document, user) {
         return Ok(());
@@ -90,7 +91,7 @@ pub(super) fn check_edit(document: &Document, user: &User) -> Result<(), Problem
     Err(Problem::permission_denied("You don't have edit permissions for this dashboard."))
 }
 
-/// Refuses another restriction by a user who may not set it.
+/// Refuses a change of the restriction level by a user without the right to it.
 pub(super) fn check_restriction(
     document: &Document,
     fields: &Map<String, Value>,
@@ -104,8 +105,8 @@ pub(super) fn check_restriction(
     Err(Problem::permission_denied(detail))
 }
 
-/// Checks that a key may save these fields of a document: a query of rows answers what `query:read` may ask. One that is
-/// not understood counts as such, since a later version may understand it.
+/// Checks that a key may save these fields of a document: a query of rows requires `query:read`. A query of an unknown
+/// kind counts as such, since a later version may support it.
 ///
 /// # Errors
 ///
@@ -121,7 +122,7 @@ pub(super) fn check_saving(key: &PersonalKey, fields: &Map<String, Value>) -> Re
     }
 }
 
-/// Checks that the asker may make a document with these fields.
+/// Checks that the caller may create a document with these fields.
 ///
 /// # Errors
 ///
@@ -140,7 +141,7 @@ pub(super) async fn check_new(
     }
 }
 
-/// Checks that the asker may make this change of a document.
+/// Checks that the caller may make this change to a document.
 ///
 /// # Errors
 ///
@@ -191,7 +192,7 @@ fn insight_of(tile: &Value) -> Option<i64> {
     tile.get("insight")?.as_i64()
 }
 
-/// Checks that the asker may put an insight onto these dashboards, or take it off.
+/// Checks that the caller may add an insight to these dashboards, or remove it.
 async fn check_boards(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
     if ids.is_empty() {
         return Ok(());
@@ -200,8 +201,8 @@ async fn check_boards(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), P
     check_shown(app, asker, (Kind::Dashboard, ids)).await
 }
 
-/// Checks that the asker may change what these documents show: whoever may not share changes nothing behind a link that
-/// is enabled.
+/// Checks that the caller may change what these documents show: without the right to share, a document with an enabled
+/// link cannot be changed.
 ///
 /// # Errors
 ///

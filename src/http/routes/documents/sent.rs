@@ -1,5 +1,5 @@
-//! What is sent to make a document, [`New`], or to change one, [`Change`]: the fields of its kind, and what is said beside
-//! them.
+//! Bodies that create a document, [`New`], or change one, [`Change`]: the fields of its kind, and further fields that
+//! are not stored.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -15,22 +15,22 @@ use crate::routes::documents::form::{properties, read};
 use crate::routes::documents::kinds::DocumentKind;
 use weir_metadata::documents::Kind;
 
-/// What a copy of a dashboard has of its source, unless something else is sent.
+/// Fields that a copy of a dashboard takes from its source, unless they are sent.
 pub(super) const COPIED: [&str; 4] =
     ["filters", "variables", "breakdown_colors", "data_color_theme_id"];
 
-/// What is sent to make a document.
+/// The body that creates a document.
 #[derive(Debug)]
 pub struct New<K> {
     /// All its fields.
     pub(super) fields: Map<String, Value>,
-    /// The dashboard that it is a copy of.
+    /// The dashboard that is copied.
     pub(super) copied: Option<Copied>,
     kind: PhantomData<K>,
 }
 
 impl<K: DocumentKind> New<K> {
-    /// That of the JSON of its fields.
+    /// Reads a JSON object of fields.
     ///
     /// # Errors
     ///
@@ -54,14 +54,14 @@ impl<K: DocumentKind> InBody for New<K> {
     }
 }
 
-/// The dashboard that a new one is a copy of.
+/// The source of a copied dashboard.
 #[derive(Debug)]
 pub(super) struct Copied {
     /// Its id.
     pub(super) id: i64,
     /// Whether its insights are copied, too.
     pub(super) is_deep: bool,
-    /// Those of [`COPIED`] that are sent for the copy.
+    /// The fields of [`COPIED`] that were sent for the copy.
     pub(super) sent: Vec<&'static str>,
 }
 
@@ -74,20 +74,20 @@ impl Copied {
     }
 }
 
-/// What is sent to change a document.
+/// The body that changes a document.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// The fields that change.
+    /// The changed fields.
     pub(super) fields: Map<String, Value>,
-    /// Whether it is deleted from now on.
+    /// Whether the document is deleted; restored by false.
     pub(super) deleted: Option<bool>,
-    /// Whether the insights of a deleted dashboard that are on no other one are deleted, too.
+    /// Whether the deletion of a dashboard also deletes its insights that are on no other dashboard.
     pub(super) is_with_insights: bool,
     kind: PhantomData<K>,
 }
 
 impl<K: DocumentKind> Change<K> {
-    /// That of the JSON of the fields that change.
+    /// Reads a JSON object of the changed fields.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl<K: DocumentKind> InBody for Change<K> {
     }
 }
 
-/// The schema of what is sent of a kind.
+/// The schema of the body for a kind.
 struct Written<K>(PhantomData<K>);
 
 impl<K: DocumentKind> JsonSchema for Written<K> {
@@ -137,7 +137,7 @@ impl<K: DocumentKind> JsonSchema for Written<K> {
     }
 }
 
-/// Types of a field as a schema has them.
+/// Types of a field in a schema.
 fn one_or_all(types: &[&str]) -> Value {
     match types {
         [one] => json!(one),
@@ -145,7 +145,7 @@ fn one_or_all(types: &[&str]) -> Value {
     }
 }
 
-/// A field beside those that are stored: its name, its type, what it does.
+/// A field that is not stored: its name, its types, its description.
 type Beside = (&'static str, &'static [&'static str], &'static str);
 
 const DELETED: Beside = ("deleted", &["boolean"], "Only of one that is there");

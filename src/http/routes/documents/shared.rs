@@ -1,12 +1,12 @@
-//! What a link leads to, for whoever has its token: [`content`], as JSON at `/shared/TOKEN.json` and its other names. An
-//! insight or a dashboard with results, and nothing else of the project: no users, other documents, or filters of a
-//! dashboard. A link may ask for a password first, see `unlock`.
+//! The content of a link, for visitors with its token: [`content`], as JSON at `/shared/TOKEN.json` and its other
+//! names. An insight or a dashboard with results, and nothing else of the project: no users, other documents, or
+//! filters of a dashboard. A link may require a password first, see `unlock`.
 //!
 //! # Bounds
 //!
-//! The queries of all links to a project share the slots of one key. What a link shows is computed at most once in
+//! The queries of all links to a project share the slots of one key. The content of a link is computed at most once in
 //! [`KEPT`], and so is its page, compressed or not ([`page`]), so that many readers cost no more than one, and all of
-//! them are sent the same memory; a link that is turned off or changed, and a changed document, show that at once, a
+//! them are sent the same memory. A link that is turned off or changed, and a changed document, take effect at once; a
 //! changed insight of a dashboard with the next computation.
 
 use std::time::Duration;
@@ -39,28 +39,28 @@ use weir_metadata::documents::shares::Share;
 use weir_metadata::documents::{DocumentText, Kind};
 use weir_web::frame::Theme;
 
-/// How long what a link shows is shown again.
+/// Time to live of a cached response of a link.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Most bytes of what is kept of all links, which are in the memory budget of requests.
+/// Most bytes of all cached responses of links; they count in the memory budget of requests.
 const KEPT_MAX_BYTES: u64 = 64 << 20;
 
-/// The part of the memory budget of requests that is kept of all links, if that is less.
+/// Divisor of the memory budget of requests that gives the limit of the cache, if that is less.
 const KEPT_DIVISOR: u64 = 4;
 
-/// Most answers that are kept of all links.
+/// Most cached responses of all links.
 const KEPT_MAX: usize = 1000;
 
-/// Memory of a kept answer besides its text.
+/// Memory of a cached response besides its text.
 const ANSWER_BYTES: u64 = 512;
 
-/// Memory that rendering a text takes, as a multiple of its length: its values, and the page.
+/// Memory for rendering a page, as a multiple of the length of the JSON text: its parsed values, and the page.
 const RENDERING_TIMES: usize = 6;
 
 /// Longest token that is looked up, in bytes.
 const TOKEN_MAX_BYTES: usize = 100;
 
-/// What a shared dashboard tells of itself.
+/// Fields of a shared dashboard.
 const OF_DASHBOARDS: [&str; 7] = [
     "id",
     "name",
@@ -71,7 +71,7 @@ const OF_DASHBOARDS: [&str; 7] = [
     "created_at",
 ];
 
-/// What a shared insight tells of itself.
+/// Fields of a shared insight.
 const OF_INSIGHTS: [&str; 14] = [
     "id",
     "short_id",
@@ -89,43 +89,43 @@ const OF_INSIGHTS: [&str; 14] = [
     "timezone",
 ];
 
-/// What is left out of an insight with the setting `hideExtraDetails`.
+/// Fields of an insight that the setting `hideExtraDetails` omits.
 const DETAILS: [&str; 3] = ["name", "derived_name", "description"];
 
-/// Search engines do not list what was shared with some.
+/// Tells search engines not to index shared documents.
 const ROBOTS: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
 
-/// A turned off link is not shown from a browser's cache.
+/// Browsers revalidate before they show a cached response, so that a link can be turned off.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// What is behind a password stays in no cache.
+/// Responses behind a password are stored in no cache.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// What a kept answer is right for.
+/// Cache key of a response: link, state of its settings and document, time span, and form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Version {
     token: String,
     share: i64,
     document: i64,
-    /// The number of the time span.
+    /// The number of the time span, in units of [`KEPT`].
     span: u64,
     form: Form,
 }
 
-/// A form of what a link shows.
+/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// The text of a JSON object.
     Json,
-    /// A page.
+    /// A page in HTML.
     Page(Theme, Encoding),
 }
 
-/// How a page is sent.
+/// The content encoding of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As it is.
+    /// Not compressed.
     Plain,
     /// Compressed by gzip.
     Gzip,
@@ -135,27 +135,27 @@ pub enum Encoding {
 #[derive(Debug)]
 pub struct Links {
     kept: Cache,
-    /// Held while a page is rendered: of all pages one at a time, so that other work finds a thread of the pool.
+    /// Held while a page is rendered: only one page at a time, so that threads of the pool are free for other work.
     rendering: Semaphore,
-    /// The limits on guesses at their passwords.
+    /// The limits on password guesses.
     pub guesses: Guesses,
 }
 
 impl Links {
-    /// Nothing is kept yet; `requests_max_bytes` is the memory budget of requests.
+    /// With an empty cache; `requests_max_bytes` is the memory budget of requests.
     pub fn new(clock: &Clock, requests_max_bytes: u64) -> Self {
         let most = KEPT_MAX_BYTES.min(requests_max_bytes / KEPT_DIVISOR);
         Self { kept: Cache::new(most), rendering: Semaphore::new(1), guesses: Guesses::new(clock) }
     }
 }
 
-/// What links showed last, as far as it fits.
+/// Cached responses of links, within the limit of bytes.
 struct Cache(quick_cache::sync::Cache<Version, Counted, Sizes>);
 
 impl Cache {
     fn new(bytes_max: u64) -> Self {
         let mut options = OptionsBuilder::new();
-        // In one piece, or a long answer would be longer than a piece and never kept.
+        // One shard: with several, a long response would exceed the capacity of its shard and never be cached.
         options.shards(1).estimated_items_capacity(KEPT_MAX).weight_capacity(bytes_max);
         let Ok(options) = options.build() else {
             return Self(quick_cache::sync::Cache::with_weighter(KEPT_MAX, bytes_max, Sizes));
@@ -180,8 +180,8 @@ impl Weighter<Version, Counted> for Sizes {
     }
 }
 
-/// `GET /shared/TOKEN.json`, also under `/shared_dashboard/` and `/embedded/`. `POST` gives the password of a link
-/// that asks for one; on others it is as `GET`.
+/// `GET /shared/TOKEN.json`, also under `/shared_dashboard/` and `/embedded/`. `POST` sends the password of a link that
+/// requires one; for other links it is the same as `GET`.
 pub async fn json(
     app: &App,
     links: &Links,
@@ -203,15 +203,15 @@ pub async fn json(
     let kind = if request.path().starts_with("/embedded/") { "embed" } else { "scene" };
     let mut head = Map::from_iter([("type".to_owned(), json!(kind))]);
     head.extend(share.settings.into_iter().filter(|(_, value)| *value == Value::Bool(true)));
-    // The text is an object, which this one begins.
+    // The text is an object; `head` replaces its opening brace.
     let mut head = Value::Object(head).to_string();
     head.pop();
     head.push(',');
     Ok(secured(Response::counted_json_after(head, &text.after(1)), is_locked))
 }
 
-/// The same with what browsers and others may do with it. What depends on a cookie is for pages of this server only,
-/// and for no cache.
+/// The response with headers for browsers and caches. A response behind a password depends on a cookie: it is only for
+/// pages of this server, and for no cache.
 pub fn secured(response: Response, is_locked: bool) -> Response {
     let mut response = response.with_header(ROBOTS.0, ROBOTS.1);
     response.headers.insert(CACHE_CONTROL, if is_locked { NO_STORE } else { NO_CACHE });
@@ -225,7 +225,7 @@ pub fn secured(response: Response, is_locked: bool) -> Response {
 ///
 /// # Errors
 ///
-/// 404 without one.
+/// 404 if no enabled link has the token.
 pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
     if token.len() > TOKEN_MAX_BYTES {
         return Err(unknown());
@@ -233,12 +233,12 @@ pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
     app.node.metadata.share_by_token(token).await.map_err(problem)
 }
 
-/// The text of a JSON object with what a link leads to: `accessToken`, and `dashboard` or `insight`. The caller has
-/// checked that whoever asks is let in.
+/// The text of a JSON object with the content of a link: `accessToken`, and `dashboard` or `insight`. The caller has
+/// checked that the visitor has passed the password.
 ///
 /// # Errors
 ///
-/// 404 if it leads nowhere.
+/// 404 if the document is deleted.
 pub(in crate::routes) async fn content(
     app: &App,
     links: &Links,
@@ -260,7 +260,7 @@ pub(in crate::routes) async fn content(
     links.kept.0.get_or_insert_async(&version, making).await
 }
 
-/// The page of a link, which `render` makes of what [`content`] tells, beside the threads of sockets.
+/// The page of a link, which `render` makes from the JSON of [`content`], outside the threads of sockets.
 ///
 /// # Errors
 ///
@@ -300,7 +300,7 @@ pub(in crate::routes) async fn page(
     links.kept.0.get_or_insert_async(&version, making).await
 }
 
-/// The document that a link leads to, and the version of what it shows as JSON now.
+/// The document of a link, and the cache key of its current JSON.
 async fn current(app: &App, share: &Share) -> Result<(DocumentText, Version), Problem> {
     let document = app.node.metadata.document_text(share.project, share.kind, share.document).await;
     let document = document.map_err(problem)?;
@@ -317,7 +317,7 @@ async fn current(app: &App, share: &Share) -> Result<(DocumentText, Version), Pr
     Ok((document, version))
 }
 
-/// What a link tells.
+/// The JSON object with the content of a link.
 async fn told(
     app: &App,
     share: &Share,
@@ -362,7 +362,7 @@ async fn told(
     Ok(Whole { body, held })
 }
 
-/// A tile of a shared dashboard. Why an insight has no result is for the people of the project.
+/// A tile of a shared dashboard. Details of errors are only for users of the project.
 fn tile(mut tile: Members) -> Members {
     let insight = match tile.remove("insight") {
         Some(Member::Object(insight)) => Member::Object(insight.part(&OF_INSIGHTS)),

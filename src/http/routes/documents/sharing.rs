@@ -1,5 +1,5 @@
-//! Links to insights and dashboards: whether there is one, its token, its passwords, and how it shows the document.
-//! What a link leads to is in `shared`, and how it asks for a password in `unlock`.
+//! Links to insights and dashboards: whether a link is enabled, its token, its passwords, and its display settings. The
+//! content of a link is in `shared`, its password check in `unlock`.
 
 use serde_json::{Map, Value, json};
 
@@ -24,14 +24,14 @@ use weir_metadata::documents::shares::{Share, ShareChange};
 use weir_metadata::passwords::PasswordHash;
 use weir_metadata::violation::Violation;
 
-/// What the settings of a link say, each true or false.
+/// The settings of a link, all booleans.
 const SETTINGS: [&str; 6] =
     ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
 
-/// The scope of those who may see links.
+/// The scope for reading links.
 const READ: &str = "sharing_configuration:read";
 
-/// The scope of those who may change them.
+/// The scope for changing them.
 const WRITE: &str = "sharing_configuration:write";
 
 input! {
@@ -164,7 +164,7 @@ impl<K: Linked> Operation for RemovePassword<K> {
     }
 }
 
-/// The password that is given, if one is, and whom it is for.
+/// Validates a new password. Returns the password, if one was sent, and the note about its recipient.
 fn checked(sent: SharePasswordWrite) -> Result<(Option<String>, String), Problem> {
     let SharePasswordWrite { raw_password, note } = sent;
     let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
@@ -185,12 +185,12 @@ fn checked(sent: SharePasswordWrite) -> Result<(Option<String>, String), Problem
     Ok((given, note))
 }
 
-/// The document of this id in the project of the caller.
+/// The key of the document with this id in the project of the caller.
 fn key<K: Linked>(cx: &Context<Principal>, id: i64) -> DocumentKey {
     DocumentKey { project: cx.who.project.id, kind: K::KIND, id }
 }
 
-/// Checks that the document is there, and that the caller may change it.
+/// Checks that the document exists, and that the caller may change it.
 async fn check(cx: &Context<Principal>, key: DocumentKey) -> Result<(), Problem> {
     let DocumentKey { project, kind, id } = key;
     let document = cx.metadata().document(project, kind, id).await.map_err(problem)?;
@@ -239,7 +239,7 @@ fn password(cx: &Context<Principal>, own: SharePassword) -> api::SharePassword {
     }
 }
 
-/// Settings as they are stored, as clients see them.
+/// Stored settings as clients see them.
 fn shown(settings: &Map<String, Value>) -> api::SharingSettings {
     let is = |name: &str| settings.get(name).and_then(Value::as_bool);
     api::SharingSettings {
@@ -252,7 +252,7 @@ fn shown(settings: &Map<String, Value>) -> api::SharingSettings {
     }
 }
 
-/// The settings of a link. Others than those that are known have no meaning here, as in PostHog.
+/// The settings of a link. Unknown ones are ignored, as in PostHog.
 #[derive(Clone, Debug, Default)]
 pub struct Settings(Map<String, Value>);
 

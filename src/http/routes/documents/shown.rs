@@ -1,5 +1,5 @@
-//! What operations of documents give. Documents are written as they are stored, so their answers are [`Members`], with the
-//! schema of a type.
+//! Results of operations on documents. The fields of a document are copied to the response as they are stored, so the
+//! results are [`Members`] with the schema of a type.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ use crate::routes::documents::tiles::Whole;
 use weir_base::error::Kind as ErrorKind;
 use weir_metadata::documents::{Document, DocumentText};
 
-/// An object that is written as it is; its schema is that of `S`.
+/// An object that is written without being parsed; its schema is that of `S`.
 #[derive(Debug)]
 pub struct Shown<S> {
     whole: Whole,
@@ -33,7 +33,7 @@ impl<S> From<Whole> for Shown<S> {
 }
 
 impl<S> Shown<S> {
-    /// A document, with its results as `asked` says.
+    /// A document with its results, obtained as `asked` defines.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl<S> Shown<S> {
         Ok(Self::from(whole))
     }
 
-    /// A document that was changed, with the results that are kept.
+    /// A changed document, with cached results only.
     ///
     /// # Errors
     ///
@@ -76,12 +76,12 @@ impl<S: JsonSchema> Output for Shown<S> {
     }
 }
 
-/// A document that was made.
+/// A created document.
 #[derive(Debug)]
 pub struct Made<S> {
     /// The id.
     pub id: i64,
-    /// The id in the paths of pages; empty but for an insight.
+    /// The id in the paths of pages; empty for other kinds than insights.
     pub short_id: String,
     /// The document.
     pub shown: Shown<S>,
@@ -97,10 +97,10 @@ impl<S: JsonSchema> Output for Made<S> {
     }
 }
 
-/// Insights that somebody looked at.
+/// Insights that the user viewed.
 #[derive(Debug)]
 pub struct Seen {
-    /// The last one first.
+    /// The most recent first.
     pub(super) bodies: Vec<Members>,
 }
 

@@ -1,5 +1,5 @@
-//! Dashboards with their tiles: [`whole`]. A tile shows a text, or an insight; insights that say that they are on a
-//! dashboard are tiles of it, too, without a place of their own.
+//! Dashboards with their tiles: [`whole`]. A tile shows a text, or an insight. Insights that name a dashboard in
+//! `dashboards` are tiles of it, too, without a place of their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use crate::routes::store::problem;
 use weir_app::App;
 use weir_metadata::documents::{Document, DocumentText, Kind};
 
-/// Most insights without a place of their own among the tiles of an answer; further ones are left out.
+/// Most insights without a place of their own among the tiles of a response; further ones are left out.
 const UNPLACED_MAX: usize = 500;
 
 /// Most bytes of the insights of a dashboard; further ones without a place of their own are left out.
 const INSIGHTS_MAX_BYTES: usize = 32 << 20;
 
-/// A document as sent to clients, with the memory of what it was made of.
+/// A document as sent to clients, with the memory of the data that it was made of.
 #[derive(Debug)]
 pub(in crate::routes) struct Whole {
     pub(in crate::routes) body: Members,
@@ -58,9 +58,9 @@ pub(in crate::routes) async fn whole(
     Ok(Whole { body, held })
 }
 
-/// Adds to the body of a dashboard its tiles, and what it changes about them.
+/// Adds its tiles to the body of a dashboard, and the filters and variables that apply to them.
 fn add(whole: &mut Members, frame: Frame, tiles: Vec<Members>) {
-    // The oldest; the texts of times are in their order.
+    // The oldest; times have one format, in which text order is time order.
     let times = tiles.iter().filter_map(|tile| tile.value("last_refresh")?.as_str());
     let refreshed = times.min().map(str::to_owned);
     let (filters, variables) = frame.into_values();
@@ -75,7 +75,7 @@ fn add(whole: &mut Members, frame: Frame, tiles: Vec<Members>) {
     whole.set("tiles", Member::List(tiles));
 }
 
-/// The tiles of a dashboard with their insights, and the results of these or why there are none.
+/// The tiles of a dashboard with their insights, and the results of these, or the errors.
 async fn tiles(
     app: &App,
     dashboard: &Document,
@@ -96,7 +96,7 @@ async fn tiles(
             shown.push((Members::from(tile), None));
             continue;
         };
-        // A tile of a deleted insight is not shown until that is restored.
+        // The tile of a deleted insight is hidden until the insight is restored.
         if let Some(insight) = by_id.remove(&id) {
             shown.push((Members::from(tile), Some(insight)));
         }
@@ -117,8 +117,8 @@ async fn tiles(
     Ok(shown.into_iter().map(with_insight).collect())
 }
 
-/// The tiles of a dashboard, with their ids and those of their insights, and these, as they are stored and counted in
-/// `held`.
+/// The tiles of a dashboard, with their ids and those of their insights; and these insights in stored form. Their
+/// memory is counted in `held`.
 pub(in crate::routes) async fn placed(
     app: &App,
     dashboard: &Document,
@@ -133,7 +133,7 @@ pub(in crate::routes) async fn placed(
     let mut bytes = insights.iter().map(DocumentText::bytes).fold(0, usize::saturating_add);
     held.hold_more(bytes)?;
     let is_placed: HashSet<i64> = ids.into_iter().collect();
-    // Those that can name the dashboard, and others in whose queries the same digits stand.
+    // Preselects insights by text: those that may name the dashboard, and some with the same digits elsewhere.
     let like = format!("%\"dashboards\":[%{}%", dashboard.id);
     let mut unplaced = 0;
     let mut batches = app.node.metadata.document_batches(project, kind, like);

@@ -1,15 +1,16 @@
-//! Links that ask for a password: whether a request has the pass of somebody who gave one ([`is_passed`]), in a cookie
-//! or after `Bearer`, and giving one ([`attempt`]).
+//! Links that require a password: the check whether a request has a pass, in a cookie or after `Bearer`
+//! ([`is_passed`]), and exchanging a password for a pass ([`attempt`]).
 //!
 //! # Bounds
 //!
-//! Whoever has a link may guess. A guess costs one slow hash for each password of the link, of which there are few; an
-//! address, and a link, have so many guesses a minute; and of all hashes one is computed at a time, on a thread of low
-//! priority ([`Node::hashing`](weir_app::node::Node::hashing)).
+//! Every visitor with a link may guess. A guess costs one slow hash for each password of the link, of which there are
+//! few. Guesses are limited per minute for each address and for each link, and only one hash is computed at a time, on
+//! a thread of low priority ([`Node::hashing`](weir_app::node::Node::hashing)).
 //!
-//! Those who guess must not keep out those who know. So the address counts first, and what is refused to it takes nothing
-//! of the link; of the guesses at a link some are kept for addresses from which no wrong password came lately; and an
-//! address from which the right one came counts by itself alone. What is known of addresses is bounded, see [`Attempts`].
+//! Attackers who guess must not lock out visitors with the password. So the limit of the address is checked first, and
+//! a guess that it refuses does not count against the link; some guesses at a link are reserved for addresses without a
+//! recent wrong password; and an address that sent the right one is limited by its own guesses only. The memory for
+//! addresses is bounded, see [`Attempts`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -34,34 +35,34 @@ use weir_metadata::documents::Kind as Of;
 use weir_metadata::documents::shares::passwords::{PASS_LIFE, PASSWORD_MAX_CHARS};
 use weir_metadata::documents::shares::{Share, passwords};
 
-/// The cookie with a pass.
+/// The cookie that contains a pass.
 const COOKIE: &str = "weir_share";
 
 /// Longest body with a password, in bytes.
 const BODY_MAX_BYTES: u64 = 8 << 10;
 
-/// Guesses of one client address at the passwords of all links in a minute.
+/// Guesses of one client address at the passwords of all links per minute.
 const GUESSES_OF_ADDRESS_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(10) {
     Some(ten) => ten,
     None => NonZeroU32::MIN,
 };
 
-/// Guesses at the passwords of one link in a minute.
+/// Guesses at the passwords of one link per minute.
 const GUESSES_OF_LINK_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(20) {
     Some(twenty) => twenty,
     None => NonZeroU32::MIN,
 };
 
-/// Further ones in a minute, of addresses without a failure.
+/// Further guesses at one link per minute, reserved for addresses without a failure.
 const RESERVED_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(8) {
     Some(eight) => eight,
     None => NonZeroU32::MIN,
 };
 
-/// How long it is known that a wrong password came from an address.
+/// How long a wrong password of an address is remembered.
 const FAILURE_LIFE: Duration = Duration::from_hours(1);
 
-/// A link, among all.
+/// The document of a link, which identifies the link.
 type Which = (Of, i64);
 
 /// The limits on guesses.
@@ -70,14 +71,14 @@ pub struct Guesses {
     of_addresses: Attempts<IpAddr>,
     of_links: Attempts<Which>,
     reserved: Attempts<Which>,
-    /// Addresses from which a wrong password came, for whatever link.
+    /// Addresses that sent a wrong password lately, for any link.
     failed: Lately<IpAddr>,
-    /// Addresses from which the right one came.
+    /// Addresses that sent the right password of a link.
     opened: Lately<(IpAddr, Which)>,
 }
 
 impl Guesses {
-    /// None yet.
+    /// Without any guesses.
     pub fn new(clock: &Clock) -> Self {
         Self {
             of_addresses: Attempts::new(clock, GUESSES_OF_ADDRESS_PER_MINUTE),
@@ -88,11 +89,11 @@ impl Guesses {
         }
     }
 
-    /// Counts a guess from an address.
+    /// Counts a guess of an address.
     ///
     /// # Errors
     ///
-    /// 429 if there were too many.
+    /// 429 after too many guesses.
     fn check(&self, address: IpAddr, which: Which) -> Result<(), Problem> {
         let address = network(address);
         self.of_addresses.check(&address)?;
@@ -105,7 +106,7 @@ impl Guesses {
         }
     }
 
-    /// Notes whether the guess was right.
+    /// Records whether the guess was right.
     fn note(&self, address: IpAddr, which: Which, is_right: bool) {
         let address = network(address);
         match is_right {
@@ -118,7 +119,7 @@ impl Guesses {
     }
 }
 
-/// Whether a request may see what a link leads to: it asks for no password, or the request has a pass through it.
+/// Whether a request may see the content of a link: it requires no password, or the request has a valid pass.
 ///
 /// # Errors
 ///
@@ -138,18 +139,18 @@ pub async fn is_passed(app: &App, share: &Share, request: &Request) -> Result<bo
     Ok(passes.iter().flatten().any(|pass| passwords::is_passed(share, &own, pass, now)))
 }
 
-/// The refusal of a request without a pass.
+/// The error for a request without a pass.
 pub fn locked() -> Problem {
     let detail = "This link asks for a password. POST it here as `password`.";
     Problem::new(Kind::Unauthorized, "not_authenticated", detail)
 }
 
-/// The pass for the password in the body of a request.
+/// Exchanges the password in the body of a request for a pass.
 ///
 /// # Errors
 ///
-/// 401 if it is none of the link's, 429 after too many guesses, 503 while too many are being looked at; the body cannot
-/// be read.
+/// 401 if the link has no such password, 429 after too many guesses, 503 while too many guesses wait to be checked; the
+/// body cannot be read.
 pub async fn attempt(
     app: &App,
     guesses: &Guesses,
@@ -189,27 +190,28 @@ async fn password(request: Request) -> Result<String, Problem> {
     Ok(given.unwrap_or_default())
 }
 
-/// Where a pass is asked for, which is where its cookie is for.
+/// The path under which a link is unlocked; its cookie is set for this path.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The first part of the path.
+    /// The first segment of the path.
     alias: String,
     is_tls: bool,
 }
 
 impl Place {
-    /// That of a request.
+    /// The place of a request.
     pub fn of(app: &App, request: &Request) -> Self {
         let alias = request.path().split('/').nth(1).unwrap_or_default().to_owned();
         Self { alias, is_tls: is_encrypted(request, app.node.config.http.public_url.as_deref()) }
     }
 
-    /// The path of a link here.
+    /// The path of a link under this segment.
     pub fn path(&self, share: &Share) -> String {
         format!("/{}/{}", self.alias, share.token)
     }
 
-    /// A response with the pass in a cookie, for the page of the link and its JSON, which is not below the page.
+    /// Adds the pass to a response as cookies: for the page of the link, and for its JSON, whose path is not below that
+    /// of the page.
     #[must_use]
     pub fn with_pass(&self, mut response: Response, share: &Share, pass: &str) -> Response {
         let page = self.path(share);
@@ -220,7 +222,7 @@ impl Place {
         response
     }
 
-    /// The answer to a program: the pass, which it may send after `Bearer`, as PostHog names it.
+    /// The response to a program: the pass, which it may send after `Bearer`, under PostHog's field name.
     pub fn told(&self, share: &Share, pass: &str) -> Response {
         let response = Response::json(StatusCode::OK, &json!({"shareToken": pass}));
         self.with_pass(response, share, pass)
@@ -242,7 +244,7 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// How many of `count` wrong guesses are looked at.
+    /// How many of `count` wrong guesses are checked.
     fn wrong(guesses: &Guesses, from: u8, which: Which, count: usize) -> usize {
         let one = |_: &usize| {
             let is_seen = guesses.check(address(from), which).is_ok();
@@ -267,19 +269,20 @@ mod tests {
         let clock = Clock::test(UnixMicros(1_000_000));
         let guesses = Guesses::new(&clock);
         assert!(is_let_in(&guesses, 9, LINK));
-        // What an address is refused takes nothing of the link, nor of what is kept for others.
+        // Guesses refused by the limit of the address count neither against the link nor against the reserve.
         let found = [wrong(&guesses, 1, LINK, 1000), wrong(&guesses, 2, LINK, 1000)];
         assert_eq!(found, [10, 9], "one was taken by who knew");
         assert_eq!(wrong(&guesses, 3, OTHER, 3), 3);
         assert!(!is_let_in(&guesses, 3, LINK), "wrong elsewhere");
         assert!(is_let_in(&guesses, 4, LINK));
-        // Many addresses use up what is kept, too; who was let in before still is, and other links are as they were.
+        // Many addresses use up the reserve, too; addresses that sent the right password, and other links, are not
+        // affected.
         let strangers: usize = (20..200).map(|from| wrong(&guesses, from, LINK, 5)).sum();
         assert_eq!(strangers, 7);
         assert!(!is_let_in(&guesses, 5, LINK));
         assert!([4, 9].into_iter().all(|from| is_let_in(&guesses, from, LINK)));
         assert!(is_let_in(&guesses, 5, OTHER));
-        // A minute later those of the guessers that are known get what is there for everybody, and no more.
+        // A minute later the failed addresses get the unreserved guesses, and no more.
         clock.advance(Duration::from_secs(60));
         let again: usize = (1..3).chain(20..27).map(|from| wrong(&guesses, from, LINK, 10)).sum();
         assert_eq!(again, 20);

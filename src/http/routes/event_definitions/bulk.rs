@@ -16,7 +16,7 @@ use weir_metadata::Metadata;
 use weir_metadata::definition_bulk::{BulkChange, BulkChanged};
 use weir_metadata::flags::tags::TagChange;
 
-/// What to do with tags.
+/// Actions on tags.
 const ACTIONS: [&str; 3] = ["add", "remove", "set"];
 
 input! {
@@ -51,8 +51,8 @@ impl Operation for UpdateTags {
 }
 
 input! {
-    /// Vouches for many definitions, or no more. Definitions that already have the value are neither among the changed nor
-    /// among the skipped.
+    /// Vouches for many definitions, or no more. Definitions that already have the value are neither among the changed
+    /// nor among the skipped.
     pub struct UpdateVerified {
         body verified: BulkVerified,
     }
@@ -95,7 +95,7 @@ body! {
     }
 }
 
-/// The ids of definitions, each once.
+/// The ids of definitions, without duplicates.
 #[derive(Debug)]
 pub struct Ids(Vec<Uuid>);
 

@@ -1,4 +1,4 @@
-//! Which definitions a list of event definitions has, in which order: types of its parameters, and [`List::choose`].
+//! Filters and order of a list of event definitions: types of its parameters, and [`List::choose`].
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -16,13 +16,13 @@ use weir_base::clock::UnixMicros;
 use weir_metadata::annotations::Notes;
 use weir_metadata::definitions::EventDefinition;
 
-/// Events that were last seen longer ago are stale (PostHog's figure).
+/// Events that were last seen longer ago than this are stale (PostHog's figure).
 const STALE_AFTER: Duration = Duration::from_hours(30 * 24);
 
 /// The values of `event_type`.
 const EVENT_TYPES: [&str; 5] = ["event", "all", "action_event", "event_custom", "event_posthog"];
 
-/// A definition and its annotations.
+/// A definition and its notes.
 type Noted = (EventDefinition, Notes);
 
 /// The kind of names in a list.
@@ -53,13 +53,13 @@ impl InQuery for EventType {
     }
 }
 
-/// Names that are wanted, in a parameter that may be repeated, or contain several names separated by commas. A name may
+/// Names to include, in a parameter that may be repeated, or contain several names separated by commas. A name may
 /// itself contain a comma.
 #[derive(Clone, Debug, Default)]
 pub struct NamesWanted(HashSet<String>);
 
 impl NamesWanted {
-    /// Whether a name is among them; all are if none was named.
+    /// Whether a name is included; all are if none was given.
     pub(super) fn includes(&self, name: &str) -> bool {
         self.0.is_empty() || self.0.contains(name)
     }
@@ -135,7 +135,7 @@ impl Order {
 }
 
 impl List {
-    /// The definitions of the list in its order.
+    /// The definitions that match the parameters, in their order.
     pub(super) fn choose(
         mut self,
         now: UnixMicros,
@@ -157,7 +157,7 @@ impl List {
         chosen
     }
 
-    /// Whether the list has a definition; those last seen before `seen_since` are left out, those that were never seen stay.
+    /// Whether a definition matches; those last seen before `seen_since` do not, those that were never seen do.
     fn takes(&self, (definition, notes): &Noted, seen_since: Option<UnixMicros>) -> bool {
         let name = definition.name.to_lowercase();
         let is_of_type = match self.event_type {
@@ -249,7 +249,7 @@ mod tests {
             .collect()
     }
 
-    /// Orders and filters as PostHog's tests of event definitions have them.
+    /// Orders and filters as in PostHog's tests of event definitions.
     #[test]
     fn lists_are_chosen_and_ordered() {
         let all = List::default;
@@ -276,7 +276,7 @@ mod tests {
                 vec!["entered_free_trial", "never_seen"],
             ),
             (List { names: NamesWanted(wanted), ..all() }, vec!["purchase"]),
-            // Definitions that were never seen stay.
+            // Definitions that were never seen are included.
             (
                 List { exclude_stale: truth(true), ..all() },
                 vec!["$pageview", "entered_free_trial", "never_seen"],

@@ -108,7 +108,7 @@ fn of_key(flag: &StoredFlag) -> api::FlagOfKey {
     }
 }
 
-/// What keys or names contain, in lower case.
+/// Part of keys or names to search for, in lower case.
 #[derive(Debug)]
 pub struct Search(String);
 
@@ -122,7 +122,7 @@ impl InQuery for Search {
     }
 }
 
-/// Ids of projects; none for all.
+/// Ids of projects; empty for all.
 #[derive(Debug)]
 pub struct ProjectIds(Vec<i64>);
 
@@ -137,7 +137,7 @@ impl InQuery for ProjectIds {
     }
 }
 
-/// The project whose flags come before those of others.
+/// The project whose flags come first.
 #[derive(Clone, Copy, Debug)]
 pub struct Preferred(Option<ProjectId>);
 

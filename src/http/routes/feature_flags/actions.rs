@@ -93,17 +93,17 @@ impl Operation for Enrich {
 
 const DONE: api::Success = api::Success { error: None, success: true };
 
-/// A state of a flag that an operation brings about.
+/// A target state of a flag.
 struct State {
-    /// How bringing it about is called.
+    /// Name of the transition in errors.
     doing: &'static str,
-    /// Whether a flag has it.
+    /// Whether a flag has this state.
     has: fn(&StoredFlag) -> bool,
-    /// The change that brings it about.
+    /// The change that leads to this state.
     patch: FlagPatch,
 }
 
-/// Declares an operation that brings about a state of a flag.
+/// Declares an operation that changes a flag to a target state.
 macro_rules! switch {
     ($(#[doc = $about:literal])* $name:ident, $state:expr) => {
         input! {
@@ -165,7 +165,7 @@ fn archived(archived: bool) -> PlainPatch {
     PlainPatch { archived: Some(archived), ..PlainPatch::default() }
 }
 
-/// Brings about a state of a flag. A flag that already has it is not written.
+/// Changes a flag to a target state. A flag that already has it is not written.
 async fn switched(cx: &Context<Principal>, id: i64, state: State) -> Result<api::Flag, Problem> {
     let flag = find(cx, id).await?;
     if !cx.snapshot().may_edit(&cx.who.user, &flag) {

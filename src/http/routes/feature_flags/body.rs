@@ -1,5 +1,5 @@
-//! JSON form of flags: bodies of requests, [`FlagWrite`], and what is sent of a stored flag. `metadata`
-//! has the rules that relate fields.
+//! JSON form of flags: bodies of requests, [`FlagWrite`], and stored flags in responses. `metadata` has the rules that
+//! relate fields.
 
 use serde_json::{Map, Value, json};
 
@@ -26,8 +26,8 @@ use weir_metadata::snapshot::Snapshot;
 const DASHBOARDS_MAX: usize = 500;
 
 body! {
-    /// A new flag, or a change of one: what is not there has its default, or keeps its value. The first field that cannot
-    /// be read, in their order, is the error.
+    /// A new flag, or a change of one: what is not there has its default, or keeps its value. The first field that
+    /// cannot be read, in their order, is the error.
     #[derive(Default)]
     pub struct FlagWrite {
         /// Description of the flag
@@ -77,7 +77,7 @@ impl Creates for FlagWrite {
 }
 
 impl FlagWrite {
-    /// The change that it asks for.
+    /// Converts the body to a change of the flag.
     pub(super) fn into_patch(self) -> FlagPatch {
         let plain = PlainPatch {
             // PostHog's column may be null, and null is read as false.
@@ -133,7 +133,7 @@ impl Field for Option<Dashboards> {
     }
 }
 
-/// What is hashed for a flag.
+/// The identifier that is hashed for a flag.
 #[derive(Debug)]
 pub struct BucketingIdentifier(Option<String>);
 
@@ -148,7 +148,7 @@ impl Field for Option<BucketingIdentifier> {
     }
 }
 
-/// Where a flag is evaluated.
+/// The runtimes in which a flag is evaluated.
 #[derive(Debug)]
 pub struct EvaluationRuntime(Option<String>);
 
@@ -163,7 +163,7 @@ impl Field for Option<EvaluationRuntime> {
     }
 }
 
-/// `flag` as sent to `asker`; `snapshot` contains its creator, `calls` its calls.
+/// `flag` as sent to `asker`; `snapshot` contains its creator, `calls` the times of its calls.
 pub(super) fn whole(
     flag: &StoredFlag,
     snapshot: &Snapshot,
@@ -214,7 +214,7 @@ pub(super) fn whole(
     }
 }
 
-/// A flag within another object.
+/// The short form of a flag inside another object.
 pub(in crate::routes) fn minimal(flag: &StoredFlag) -> api::MinimalFlag {
     api::MinimalFlag {
         active: flag.active,

@@ -21,7 +21,7 @@ use weir_metadata::Metadata;
 use weir_metadata::flags::tags::TagChange;
 use weir_metadata::flags::{FlagId, FlagPatch, StoredFlag};
 
-/// Most flags whose keys one request asks for.
+/// Most flags whose keys one request reads.
 const NAMED_MAX: usize = 10_000;
 
 /// Most flags that one request may delete.
@@ -212,7 +212,7 @@ impl Operation for Delete {
     }
 }
 
-/// The ids of the flags to delete, each once. Empty values count as absent.
+/// The ids of the flags to delete, without duplicates. Empty values count as absent.
 async fn chosen(cx: &Context<Principal>, flags: BulkDelete) -> Result<Vec<i64>, Problem> {
     let ids = flags.ids.map(|ids| ids.0).filter(|ids| !ids.is_empty());
     let filters = flags.filters.map(|filters| filters.0).filter(|filters| !filters.is_empty());
@@ -297,7 +297,7 @@ impl Operation for UpdateTags {
     }
 }
 
-/// The ids of flags that get other tags.
+/// The ids of flags whose tags change.
 #[derive(Debug)]
 pub struct TaggedIds(Vec<i64>);
 
@@ -325,12 +325,12 @@ pub(in crate::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     check_length("ids", ids, TAGGED_MAX)
 }
 
-/// What is done with tags: `add`, `remove` or `set`.
+/// Action on tags: `add`, `remove` or `set`.
 #[derive(Debug)]
 pub struct TagAction(String);
 
 impl TagAction {
-    /// The change with these tags.
+    /// The change of tags that this action makes with these tags.
     fn of(self, Tags(tags): Tags) -> Result<TagChange, Problem> {
         let Self(action) = self;
         if tags.is_empty() && action != "set" {

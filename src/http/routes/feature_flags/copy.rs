@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-/// The cohort of a project with the same name as that of another project; the oldest.
+/// The oldest cohort of a project with the same name as a cohort of another project.
 fn same_cohort<'s>(
     snapshot: &'s Snapshot,
     cohort: &StoredCohort,
@@ -103,7 +103,7 @@ body! {
     }
 }
 
-/// The key of the flag to copy; one that is not there is refused together with other fields.
+/// The key of the flag to copy; a missing one is refused with one error for all missing fields.
 #[derive(Debug)]
 pub struct CopiedKey(Option<String>);
 
@@ -119,7 +119,7 @@ impl Field for CopiedKey {
     }
 }
 
-/// The project with the flag to copy; one that is not there is refused together with other fields.
+/// The project with the flag to copy; a missing one is refused with one error for all missing fields.
 #[derive(Debug)]
 pub struct FromProject(Option<ProjectId>);
 
@@ -135,7 +135,7 @@ impl Field for FromProject {
     }
 }
 
-/// The projects to copy to as they are sent; none are refused together with other fields.
+/// The target projects, unparsed; a missing list is refused with one error for all missing fields.
 #[derive(Debug)]
 pub struct Targets(Vec<Value>);
 
@@ -267,7 +267,7 @@ async fn copy_to(
     source: &Source,
 ) -> Result<Result<api::CopiedFlag, String>, Problem> {
     let project = asker.project.id;
-    // Before anything is created in the target.
+    // Checked before anything is created in the target.
     let flags = match same_flags(&app.node.metadata.snapshot(), asker, source) {
         Ok(flags) => flags,
         Err(message) => return Ok(Err(message)),
@@ -294,7 +294,7 @@ async fn copy_to(
     }))
 }
 
-/// The error of a store, if it helps the caller of the copy; otherwise the request fails.
+/// The error of a store, if it is about the client's input; otherwise the request fails.
 fn client_error<T>(written: Result<T, MetadataError>) -> Result<Result<T, String>, Problem> {
     match written {
         Ok(written) => Ok(Ok(written)),
@@ -304,8 +304,8 @@ fn client_error<T>(written: Result<T, MetadataError>) -> Result<Result<T, String
     }
 }
 
-/// Ids in the target by ids in the source, of the flags with the same keys. The error names the
-/// missing flag, or says that the copy may not replace the existing flag.
+/// Ids in the target by ids in the source, of the flags with the same keys. The error names the missing flag, or
+/// reports that the user may not replace the existing flag.
 fn same_flags(
     snapshot: &Snapshot,
     asker: &Principal,
@@ -356,7 +356,7 @@ async fn copy_cohorts(
 }
 
 impl Ids {
-    /// Replaces the ids in filters on cohorts and flags, wherever they are, by those of the target.
+    /// Replaces the ids in filters on cohorts and flags, at any depth, by those of the target.
     fn replace(&self, json: &mut Value) {
         let object = match json {
             Value::Array(items) => return items.iter_mut().for_each(|item| self.replace(item)),

@@ -43,7 +43,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// For these groups.
+    /// Parameters with these groups.
     pub(super) fn about(groups: Map<String, Value>) -> Self {
         Self { groups, empty: Map::new() }
     }
@@ -88,7 +88,7 @@ async fn answers<T: Default + Send + 'static>(
     Ok(evaluation.await?)
 }
 
-/// For whom flags are evaluated.
+/// The distinct id for which flags are evaluated.
 #[derive(Debug)]
 pub struct DistinctId(String);
 
@@ -105,7 +105,7 @@ impl InQuery for DistinctId {
     }
 }
 
-/// Keys of groups by their types, as a JSON object; none if it cannot be read.
+/// Keys of groups by their types, as a JSON object; empty if it is malformed.
 #[derive(Debug)]
 pub struct Groups(Map<String, Value>);
 
@@ -136,7 +136,7 @@ input! {
 }
 
 impl Reasons {
-    /// For all flags of a distinct id that is in no group.
+    /// The evaluation of all flags for a distinct id without groups.
     pub(in crate::routes) fn of(distinct_id: &str) -> Self {
         let (distinct_id, groups) = (DistinctId(distinct_id.to_owned()), Groups(Map::new()));
         Self { distinct_id, groups, flag_keys: None }
@@ -238,8 +238,8 @@ impl Dependencies for NoFlags {
 }
 
 input! {
-    /// The number of persons or groups that match the properties of a condition. Its rollout and its conditions on other
-    /// flags are ignored, as in PostHog.
+    /// The number of persons or groups that match the properties of a condition. Its rollout and its conditions on
+    /// other flags are ignored, as in PostHog.
     pub struct BlastRadius {
         body question: AudienceQuestion,
     }
@@ -255,16 +255,16 @@ body! {
     }
 }
 
-/// A condition of which only the properties count.
+/// A condition of a flag; only its properties are used.
 #[derive(Debug)]
 pub struct AskedCondition(Map<String, Value>);
 
 impl AskedCondition {
-    /// That of a value.
+    /// Checks that the value is an object.
     ///
     /// # Errors
     ///
-    /// 400: it is no object.
+    /// 400 if it is not.
     pub fn of(value: Option<Value>) -> Result<Self, Problem> {
         match value {
             Some(Value::Object(condition)) => Ok(Self(condition)),

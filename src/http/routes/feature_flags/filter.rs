@@ -53,12 +53,12 @@ const PARAMETERS: [Parameter; 12] = [
         .about("Only flags of two variants or more, control first"),
 ];
 
-/// The filters of a list as they are sent: values by the names of parameters.
+/// The filters of a list, unparsed: values by the names of parameters.
 #[derive(Debug, Default)]
 pub struct Filters(HashMap<&'static str, String>);
 
 impl Filters {
-    /// Those with this in the key or the description; all if it is empty.
+    /// Flags with this text in the key or the description; all if it is empty.
     pub fn searching(text: &str) -> Self {
         Self(HashMap::from([("search", text.to_owned())]))
     }
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Deletion accepts only PostHog's names of filters, and only readable values.
+    /// Deletion accepts only PostHog's names of filters, and only valid values.
     #[test]
     fn filters_of_a_deletion_say_something() {
         let with =

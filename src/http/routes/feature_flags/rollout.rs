@@ -1,5 +1,5 @@
-//! Rollout of a flag without sending its filters: the percentage of one condition, or a rollout to
-//! everybody. Both require the version of the flag that the caller has seen, and change nothing else.
+//! Rollout of a flag without sending its filters: the percentage of one condition, or a rollout to all persons. Both
+//! require the version of the flag that the caller has seen, and change nothing else.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -134,7 +134,7 @@ impl Field for SeenVersion {
     }
 }
 
-/// Which condition of a flag, from 0 on.
+/// Index of a condition of a flag, from 0 on.
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionIndex(usize);
 
@@ -213,7 +213,7 @@ fn with_percentage(filters: &Value, index: usize, percentage: Number) -> Result<
     Ok(filters)
 }
 
-/// The filters with a first condition that matches everybody, and with everybody in one variant.
+/// The filters with a first condition that matches all persons, and with all of them in one variant.
 fn for_everyone(filters: &Value, variant: Option<&str>) -> Result<Value, Problem> {
     let mut filters = filters.as_object().cloned().unwrap_or_default();
     let variants = filters.get_mut("multivariate").and_then(|of| of.get_mut("variants"));

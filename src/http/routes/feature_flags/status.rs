@@ -1,6 +1,6 @@
-//! Status of a flag: `active`, `stale`, `archived`, `deleted`. A flag that is on is stale if SDKs reported
-//! calls of it, but none in the last 30 days. A flag without any reported call is stale if it is 30 days
-//! old and rolled out to everybody.
+//! Status of a flag: `active`, `stale`, `archived`, `deleted`. A flag that is on is stale if SDKs reported calls of it,
+//! but none in the last 30 days. A flag without any reported call is stale if it is 30 days old and rolled out to all
+//! persons.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 /// Summary of a flag's rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rollout<'f> {
-    /// Everybody gets it, by a condition without properties, and all get the same variant.
+    /// All persons match, by a condition without properties, and all get the same variant.
     pub(super) is_full: bool,
     /// Some condition has filters on properties.
     pub(super) has_targeting: bool,
@@ -36,12 +36,12 @@ pub(super) struct Rollout<'f> {
     pub(super) max: Option<f64>,
     /// It has variants.
     pub(super) is_multivariate: bool,
-    /// The variant that everybody gets.
+    /// The variant that all persons get.
     pub(super) variant: Option<&'f str>,
 }
 
 impl<'f> Rollout<'f> {
-    /// Summarizes the conditions of a flag. A condition without a percentage applies to everybody.
+    /// Summarizes the conditions of a flag. A condition without a percentage applies to all persons.
     pub(super) fn of(flag: &'f StoredFlag) -> Self {
         let groups = flag.filters.get("groups").and_then(Value::as_array);
         let groups = groups.map_or(&[][..], Vec::as_slice);
@@ -71,7 +71,7 @@ impl<'f> Rollout<'f> {
     }
 }
 
-/// A number in PostHog's format of percentages: whole ones without a fraction.
+/// A number in PostHog's format of percentages: integers without a fraction.
 fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
@@ -131,25 +131,25 @@ impl Calls {
         Self { last, now }
     }
 
-    /// For a new flag.
+    /// Without calls, for a new flag.
     pub(super) fn none(app: &App) -> Self {
         Self::new(HashMap::new(), app.node.clock.now())
     }
 
-    /// For all flags of a project.
+    /// Calls of all flags of a project.
     pub(super) async fn of_project(app: &App, project: ProjectId) -> Result<Self, Problem> {
         let last = app.node.metadata.flag_calls(project).await.map_err(problem)?;
         Ok(Self::new(last, app.node.clock.now()))
     }
 
-    /// For one flag.
+    /// Calls of one flag.
     pub(super) async fn of_flag(app: &App, flag: FlagId) -> Result<Self, Problem> {
         let last = app.node.metadata.flag_called(flag).await.map_err(problem)?;
         let last = last.map(|last| (flag, last)).into_iter().collect();
         Ok(Self::new(last, app.node.clock.now()))
     }
 
-    /// When a flag was last called; `None` if never.
+    /// Time of the last call of a flag; `None` if it was never called.
     pub(super) fn last(&self, flag: &StoredFlag) -> Option<UnixMicros> {
         self.last.get(&flag.id).copied()
     }

@@ -1,5 +1,5 @@
-//! `POST feature_flags/:id/test_evaluation/`: explains the value of one flag for one person, now or as
-//! of a time in the past.
+//! `POST feature_flags/:id/test_evaluation/`: explains the value of one flag for one person, now or as of a time in the
+//! past.
 //!
 //! The evaluation as of a time uses that time for relative dates, and the properties that the person's
 //! events had set by then. Properties that no event of the person sets have their current value, and so
@@ -35,7 +35,7 @@ use weir_identity::property_replay::PropertyReplay;
 use weir_identity::{IdentityError, property_replay};
 use weir_insights::events::history;
 
-/// The id of a flag that is not saved yet; those that are have numbers from 1 on.
+/// The id of a flag that is not saved yet; saved flags have ids from 1 on.
 const NEW: i64 = 0;
 
 input! {
@@ -55,7 +55,8 @@ body! {
         distinct_id: Option<ExactId>,
         /// Keys of groups by their types
         groups: Option<Option<Value>> = {"type": "object", "additionalProperties": {"type": "string"}},
-        /// As of when: relative dates count from here, and the person has the properties that its events had made by then
+        /// As of when: relative dates count from here, and the person has the properties that its events had made by
+        /// then
         timestamp: Later<Option<UnixMicros>>,
     }
 }
@@ -75,7 +76,7 @@ impl Field for Option<ExactId> {
 }
 
 impl TestEvaluation {
-    /// For a distinct id, as of now.
+    /// The evaluation for a distinct id, as of now.
     pub fn of(distinct_id: String) -> Self {
         let distinct_id = Some(ExactId(distinct_id));
         Self { person_id: None, distinct_id, groups: None, timestamp: Later(Ok(None)) }
@@ -125,10 +126,10 @@ impl Operation for Test {
     }
 }
 
-/// A flag that is not saved.
+/// A flag that is not saved, or an unsaved change of one.
 #[derive(Debug)]
 pub struct Unsaved {
-    /// The id of the flag that it would change.
+    /// The id of the flag that the change is for.
     pub id: Option<i64>,
     /// The key.
     pub key: String,
@@ -136,11 +137,11 @@ pub struct Unsaved {
     pub filters: Value,
     /// Whether it is on.
     pub is_active: bool,
-    /// Whether somebody keeps the value across signing in.
+    /// Whether a person keeps the value across signing in.
     pub is_continuous: bool,
 }
 
-/// The same of a flag that is not saved.
+/// As the operation, for a flag that is not saved.
 pub(in crate::routes) async fn of_unsaved(
     app: &App,
     asker: &Principal,
@@ -159,7 +160,7 @@ pub(in crate::routes) async fn of_unsaved(
     explained(app, project, asked).await
 }
 
-/// What is explained.
+/// Input of the evaluation to explain.
 struct Asked {
     /// The flags of the project.
     flags: Arc<FlagSet>,
@@ -171,7 +172,7 @@ struct Asked {
     as_of: Option<UnixMicros>,
 }
 
-/// The value of a flag for a person, and why.
+/// Evaluates a flag for a person, and explains the value.
 async fn explained(
     app: &App,
     project: ProjectId,

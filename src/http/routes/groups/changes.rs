@@ -58,7 +58,7 @@ impl Field for Key {
     }
 }
 
-/// Properties; null is none.
+/// Properties; null counts as empty.
 #[derive(Debug, Default)]
 pub struct Properties(Map<String, Value>);
 
@@ -144,7 +144,7 @@ impl Operation for UpdateProperty {
         let set = Map::from_iter([(name.clone(), value.clone())]);
         let done = change(cx, index, &key, Edit { set, ..Edit::default() }).await?;
         let now = existing(cx, index, &key).await?;
-        // A property that already has the value is not a change.
+        // Setting a property to its current value is not a change.
         if !done && now.properties.get(&name) != Some(&value) {
             return Err(too_large("value"));
         }
@@ -200,7 +200,7 @@ impl Operation for DeleteProperty {
     }
 }
 
-/// What groups of a type are called. Null and the empty text remove a name.
+/// Display name of a group type. Null and the empty text remove a name.
 #[derive(Debug)]
 pub struct Called(Option<String>);
 
@@ -230,7 +230,7 @@ body! {
     }
 }
 
-/// What the groups of some types are called.
+/// Display names of group types.
 #[derive(Debug)]
 pub struct TypesWrite(Vec<GroupTypeWrite>);
 

@@ -33,7 +33,7 @@ use weir_insights::legacy::Filter;
 use weir_insights::selection::Unit;
 
 parameters! {
-    /// Those of a correlation.
+    /// Parameters of a correlation.
     OfCorrelation: [
         Parameter::one_of(
             "funnel_correlation_type",
@@ -72,7 +72,7 @@ impl Operation for Correlate {
                 let mut told = told(cx, (&node, &filter), plain).await?;
                 let subjects = match subjects(&correlation, &told.result) {
                     Some(subjects) => subjects,
-                    // Some names may be several things: the answer itself says which.
+                    // Some names are ambiguous; computing the result again gives the subject of each row.
                     None => {
                         let (own, engine, owner) =
                             (correlation.clone(), app.engine.clone(), settings.clone());
@@ -91,7 +91,7 @@ impl Operation for Correlate {
                 };
                 beside(&app.node.cpu, add).await?
             }
-            // A funnel without steps has an answer, too.
+            // A funnel without steps has an empty result.
             false => {
                 let result = Correlations { events: Vec::new(), skewed: false };
                 Told { result, how: How::now(app) }
@@ -101,13 +101,13 @@ impl Operation for Correlate {
     }
 }
 
-/// What the rows of an answer are about.
+/// The subjects of the rows of a result; `None` if a name is ambiguous.
 fn subjects(correlation: &Correlation, answer: &Correlations) -> Option<Vec<Subject>> {
     answer.events.iter().map(|row| correlation.subject_of(&row.event.event)).collect()
 }
 
 parameters! {
-    /// Those of a row.
+    /// Parameters of a row.
     OfRow: [
         Parameter::text("funnel_correlation_person_entity").about(
             "JSON of the events that they have between the first step and the end: id, type, properties",
@@ -124,7 +124,7 @@ parameters! {
     ]
 }
 
-/// Which persons are asked for, and a page of them, whose numbers have names of their own, too.
+/// Parameters of the persons behind a row, and a page of them; `limit` and `offset` have second names.
 #[derive(Debug)]
 pub struct Wanted {
     page: Page,
@@ -142,7 +142,7 @@ impl InBoth for Wanted {
     }
 }
 
-/// The page that a query asks for.
+/// The page in the query.
 fn page(request: &Request) -> Page {
     let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
     let mut page = Page::of(request);
@@ -183,7 +183,7 @@ impl Operation for Persons {
     }
 }
 
-/// Adds the addresses of the persons of each row.
+/// Adds the URLs of the persons behind each row.
 fn add_addresses(
     answer: &mut Correlations,
     (subjects, unit): (&[Subject], Unit),

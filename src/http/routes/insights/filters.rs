@@ -1,4 +1,4 @@
-//! The filters of older clients as they are sent: [`Sent`].
+//! The filters of older clients, unparsed: [`Sent`].
 
 use std::marker::PhantomData;
 
@@ -11,9 +11,9 @@ use crate::routes::insights::{OFFSET, invalid};
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 
-/// The parameters that a kind of filters has.
+/// The parameters of a kind of filters.
 pub trait Parameters: Send {
-    /// They themselves.
+    /// The parameters.
     const OWN: &'static [Parameter];
 }
 
@@ -32,10 +32,10 @@ macro_rules! parameters {
 
 pub(super) use parameters;
 
-/// The filters of a request: those of the query, and with POST those of the body, which come first.
+/// The filters of a request: those of the query, and with POST those of the body, which take precedence.
 #[derive(Debug)]
 pub struct Sent<P> {
-    /// All of them.
+    /// All filters.
     pub(super) filter: Filter,
     /// The offset in the query.
     pub(super) offset: Option<String>,

@@ -1,5 +1,5 @@
-//! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step
-//! of one.
+//! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step of
+//! one.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 
-/// Parameters that say which persons of a funnel are asked for, not which funnel it is.
+/// Parameters that select persons of a funnel; they do not identify the funnel.
 const OF_STEPS: [&str; 8] = [
     "funnel_step",
     "funnel_custom_steps",
@@ -40,7 +40,7 @@ const OF_STEPS: [&str; 8] = [
     "search",
 ];
 
-/// The names of fields of nodes, and of the parameters that they are read from.
+/// Names of fields of nodes, and of the parameters that they are read from.
 const NAMES: [(&str, &str); 5] = [
     ("funnelStep", "funnel_step"),
     ("funnelCustomSteps", "funnel_custom_steps"),
@@ -50,7 +50,7 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 parameters! {
-    /// Those of a funnel.
+    /// Parameters of a funnel.
     OfFunnel: [
         Parameter::text("events"),
         Parameter::text("properties"),
@@ -93,7 +93,7 @@ impl Operation for Convert {
                 let read = move |text: &[u8]| json::read_as(FunnelTo(&own), text);
                 told(cx, (&node, &filter), read).await?
             }
-            // A funnel without steps has an answer, too.
+            // A funnel without steps has an empty result.
             false => Told { result: Funnel::Steps(Steps::All(Vec::new())), how: How::now(app) },
         };
         let project = cx.who.project.id.0;
@@ -106,7 +106,7 @@ impl Operation for Convert {
 }
 
 parameters! {
-    /// Those of a step, or of a point of a trend.
+    /// Parameters of a step, or of a point of a trend.
     OfStep: [
         Parameter::integer("funnel_step")
             .about("From 1: who came to it; from -2: who dropped off before it"),
@@ -144,7 +144,7 @@ impl Operation for Persons {
     }
 }
 
-/// Refuses the persons of a trend without a point of it.
+/// Refuses to list the persons of a trend without a point.
 fn check_point(filter: &Filter) -> Result<(), Problem> {
     if legacy::text(filter, "funnel_viz_type").as_deref() != Some("trends") {
         return Ok(());
@@ -160,15 +160,15 @@ fn check_point(filter: &Filter) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The error with the name of the parameter.
+/// Replaces the field in the error by the name of the parameter.
 fn named(error: NodeError) -> NodeError {
     let name = NAMES.iter().find(|(field, _)| *field == error.field);
     let field = name.map_or(error.field, |(_, name)| (*name).to_owned());
     NodeError { field, ..error }
 }
 
-/// Adds to each step the addresses of the persons who came to it, and of those who did not come further than to the
-/// step before; and to each point of a trend those of the persons who converted.
+/// Adds to each step the URLs of the persons who reached it, and of those who dropped off after the step before; and to
+/// each point of a trend the URL of the persons who converted.
 fn add_urls(funnel: &mut Funnel, filter: &Filter, project: i64) {
     let mut base = filter.clone();
     for name in OF_STEPS {
@@ -181,7 +181,7 @@ fn add_urls(funnel: &mut Funnel, filter: &Filter, project: i64) {
         Funnel::Trends(series) => series.iter().map(|series| series.days.len()).sum(),
         Funnel::Times(_) => 0,
     };
-    // Two for each step.
+    // Two URLs for each step.
     if places.saturating_mul(2).saturating_mul(length) > URLS_MAX_BYTES {
         return;
     }
@@ -224,7 +224,7 @@ fn add_to_series(series: &mut Conversion, base: &Filter, project: i64) {
     series.persons_urls = Some(series.days.iter().map(url).collect());
 }
 
-/// Limits the persons of a point to those with a value of the breakdown.
+/// Limits the persons of a point to one value of the breakdown.
 fn add_value(point: &mut Filter, value: Option<&BreakdownValue>) {
     if let Some(value) = value {
         point.insert("funnel_step_breakdown".to_owned(), as_json(value));

@@ -16,7 +16,7 @@ use weir_insights::paths::Paths;
 use weir_insights::paths::legacy::paths_query;
 
 parameters! {
-    /// Those of paths.
+    /// Parameters of paths.
     OfPaths: [
         Parameter::text("path_type"),
         Parameter::text("include_event_types"),
@@ -57,7 +57,7 @@ impl Operation for Path {
 }
 
 parameters! {
-    /// Those of a step.
+    /// Parameters of a step.
     OfStep: [
         Parameter::text("path_start_key").about("Such as 1_/pricing"),
         Parameter::text("path_end_key").about("Of the next step"),

@@ -1,5 +1,5 @@
-//! The persons behind the points of insights, by the filters of older clients: which are asked for ([`OfPoint`]), how they
-//! are found ([`find`]), and how clients get them ([`People`]).
+//! The persons behind the points of insights, by the filters of older clients: the parameters ([`OfPoint`]), the
+//! look-up ([`find`]), and the responses ([`People`]).
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
 use weir_insights::{Actor, InsightError, legacy};
 
-/// Which persons of an insight are asked for: its filters and those of the point, and a page of them.
+/// Input that selects persons of an insight: its filters and those of the point, and a page.
 #[derive(Debug)]
 pub struct OfPoint<P> {
     /// The filters.
@@ -50,8 +50,8 @@ impl<P: Parameters> InBoth for OfPoint<P> {
     }
 }
 
-/// The page of a request that may have `limit` and `offset` in its body, too. Those of the query come first, so that
-/// the links of a page lead on with the same body.
+/// The page of a request that may have `limit` and `offset` in its body, too. Those of the query take precedence, so
+/// that the links of a page work with the same body.
 fn page(parts: &Parts<'_>) -> Result<Page, Problem> {
     let Parts { request, body, .. } = parts;
     let number = |name: &'static str| {
@@ -72,8 +72,7 @@ fn page(parts: &Parts<'_>) -> Result<Page, Problem> {
     })
 }
 
-/// The persons or groups who are asked for, of those that `search` finds: one more than the part has where there are
-/// more.
+/// The selected persons or groups that `search` matches: one more than the page has if there are more.
 pub(super) async fn find(
     cx: &Context<Principal>,
     mut actors: ActorsOf,
@@ -91,16 +90,16 @@ pub(super) async fn find(
 #[derive(Debug)]
 pub struct People {
     page: Page,
-    /// Whether there are more after them.
+    /// Whether there are more after this page.
     pub(super) has_more: bool,
-    /// As lists of persons have them.
+    /// In the form of lists of persons.
     pub(super) people: Vec<Value>,
-    /// Whether links name the offset 0, since another parameter for it may be beside it.
+    /// Whether links contain the offset 0, because the request may have it under a second name.
     names_zero: bool,
 }
 
 impl People {
-    /// Those of a page behind a point, by the filters of the request.
+    /// The page of persons behind a point, by the filters of the request.
     pub(super) async fn behind(
         cx: &Context<Principal>,
         actors: ActorsOf,
@@ -110,7 +109,7 @@ impl People {
         Self::of(cx, page, found).await
     }
 
-    /// Those who were found, one more than the page has where there are more.
+    /// The page with these persons; `found` has one more than the page if there are more.
     pub(super) async fn of(
         cx: &Context<Principal>,
         page: Page,
@@ -127,7 +126,7 @@ impl People {
         Self { names_zero: true, ..self }
     }
 
-    /// The link to the page of an offset.
+    /// The link to the page at this offset.
     fn link(&self, reply: &Reply<'_>, offset: usize) -> String {
         let public_url = reply.app.node.config.http.public_url.as_deref();
         match self.names_zero {
@@ -168,7 +167,7 @@ impl Output for People {
     }
 }
 
-/// The same with fewer fields, for points that are numbers of intervals, or intervals of a status.
+/// As [`People`], with fewer fields, for points that are numbers of intervals, or intervals of a status.
 #[derive(Debug)]
 pub struct PeopleOfNumber(pub(super) People);
 
@@ -189,10 +188,10 @@ impl Output for PeopleOfNumber {
     }
 }
 
-/// The same with the intervals in which each was active.
+/// As [`People`], with the intervals in which each person was active.
 #[derive(Debug)]
 pub struct PeopleOfRow {
-    /// Who they are.
+    /// The page of persons.
     pub(super) people: People,
     /// For each of them, 1 or 0 for each interval.
     pub(super) appearances: Vec<Vec<u8>>,
@@ -217,7 +216,8 @@ impl Output for PeopleOfRow {
     }
 }
 
-/// The entity whose persons are asked for: by its order, by its id and math, or one that no series has.
+/// The entity whose persons are selected: found by its order, or by its id and math; otherwise a new one that no series
+/// has.
 pub(super) fn entity(filter: &Filter) -> Result<Value, Problem> {
     let text = |name: &str| match filter.get(name) {
         Some(Value::Number(number)) => Some(number.to_string()),
@@ -252,7 +252,7 @@ pub(super) fn entity(filter: &Filter) -> Result<Value, Problem> {
     let math = text("entity_math").unwrap_or_else(|| "total".to_owned());
     let is = |entity: &&Value| {
         let own = entity.get("math").and_then(Value::as_str).unwrap_or("total");
-        // Ids of actions are numbers, which query strings have as texts.
+        // Ids of actions are numbers, which are texts in query strings.
         let is_it = match (entity.get("id"), &id) {
             (Some(Value::Number(number)), Value::String(id)) => number.to_string() == *id,
             (own, id) => own == Some(id),

@@ -30,7 +30,7 @@ use weir_insights::trends::actors::Point;
 use weir_insights::{InsightError, legacy};
 
 parameters! {
-    /// Those of a point of a trend.
+    /// Parameters of a point of a trend.
     OfTrend: [
         Parameter::text("entity_id").about("Name of the event"),
         Parameter::one_of("entity_type", &["events"]),
@@ -81,7 +81,7 @@ fn is_by_cohort(filter: &Filter) -> bool {
     legacy::text(filter, "breakdown_type").as_deref() == Some("cohort")
 }
 
-/// Leaves the entity whose persons are asked for as the only one.
+/// Keeps only the entity whose persons are selected.
 fn only(filter: &mut Filter) -> Result<(), Problem> {
     let entity = entity(filter)?;
     filter.insert("events".to_owned(), json!([entity]));
@@ -89,7 +89,7 @@ fn only(filter: &mut Filter) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The persons; `day` is what their interval is called here.
+/// The persons of a point; `day` is the name of the parameter with the interval.
 async fn of_number(
     cx: &Context<Principal>,
     sent: (&Filter, Page),
@@ -106,7 +106,7 @@ async fn of_number(
 }
 
 parameters! {
-    /// Those of a number of intervals.
+    /// Parameters of a number of intervals.
     OfDays: [
         Parameter::text("entity_id").about("Name of the event"),
         Parameter::one_of("entity_type", &["events"]),
@@ -146,7 +146,7 @@ impl Operation for OfStickiness {
 }
 
 parameters! {
-    /// Those of a status in an interval.
+    /// Parameters of a status in an interval.
     OfStage: [
         Parameter::text("target_date").about("Interval, as in days").required(),
         Parameter::one_of("lifecycle_type", &["new", "returning", "resurrecting", "dormant"])
@@ -161,12 +161,12 @@ input! {
     }
 }
 
-/// Persons, or which parameter is missing.
+/// Persons, or the error for a missing parameter.
 #[derive(Debug)]
 pub enum Staged {
     /// Persons.
     Found(PeopleOfNumber),
-    /// What is missing, in PostHog's words, which are not those of its other errors.
+    /// The error text of PostHog, whose form differs from that of its other errors.
     Missing(&'static str),
 }
 

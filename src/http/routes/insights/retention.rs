@@ -25,12 +25,12 @@ use weir_insights::retention::Retention;
 use weir_insights::retention::actors::Asked;
 use weir_insights::retention::legacy::retention_query;
 
-/// The parameter that names a row, and that of its values of the breakdown.
+/// The parameter with the index of a row, and the parameter with its values of the breakdown.
 const ROW: &str = "selected_interval";
 const VALUES: &str = "breakdown_values";
 
 parameters! {
-    /// Those of a retention.
+    /// Parameters of a retention.
     OfRetention: [
         Parameter::text("target_entity"),
         Parameter::text("returning_entity"),
@@ -49,7 +49,7 @@ input! {
     }
 }
 
-/// A retention for an older client.
+/// Response with a retention, for an older client.
 #[derive(Debug)]
 pub enum RetentionOut {
     /// As JSON.
@@ -97,12 +97,12 @@ impl Operation for Triangle {
     }
 }
 
-/// Adds to rows the addresses of their persons, and leaves the cells that they have.
+/// Adds the URLs of their persons to rows, and removes the cells after the end of the range.
 fn add_urls(rows: &mut [Row], retention: &Retention, (filter, project): (&Filter, i64)) {
     let length = serde_json::to_string(filter).map_or(usize::MAX, |text| text.len());
     let urls = rows.len().saturating_mul(retention.rows());
     let has_urls = urls.saturating_mul(length) <= URLS_MAX_BYTES;
-    // Those of each value of the breakdown follow each other.
+    // The rows of one value of the breakdown follow each other.
     for (row, at) in rows.iter_mut().zip((0..retention.rows()).cycle()) {
         let url = has_urls.then(|| url_of(filter, project, (at, row.breakdown_value.as_deref())));
         row.values.truncate(retention.rows().saturating_sub(at));
@@ -115,7 +115,7 @@ fn add_urls(rows: &mut [Row], retention: &Retention, (filter, project): (&Filter
 }
 
 parameters! {
-    /// Those of a row.
+    /// Parameters of a row.
     OfRow: [
         Parameter::integer("selected_interval"),
     ]
@@ -158,7 +158,7 @@ impl Operation for Persons {
     }
 }
 
-/// The address of the persons of a row, which may be one of a value of the breakdown.
+/// The URL of the persons of a row, which may belong to a value of the breakdown.
 fn url_of(filter: &Filter, project: i64, (row, value): (usize, Option<&str>)) -> String {
     let mut filter = filter.clone();
     filter.insert(ROW.to_owned(), json!(row));
