@@ -1,5 +1,5 @@
-//! The rows of a page of a list as text: [`Rows`]. A page ends at a number of bytes, whatever its limit of rows is; one
-//! row has place in any page. What is written is in the memory budget as it grows.
+//! The serialized rows of a page of a list: [`Rows`]. A page is limited in bytes besides its limit of rows; a page with
+//! a single row may exceed it. The text is counted in the memory budget as it grows.
 
 use serde::Serialize;
 
@@ -7,10 +7,10 @@ use crate::budget::{Busy, Counted, Memory, Reservation};
 use crate::response::Problem;
 use weir_base::error::Kind;
 
-/// Bytes at which a page ends: the row that would go beyond them is the first of the next page.
+/// Limit of a page in bytes: a row that would exceed it is the first of the next page.
 pub(super) const PAGE_MAX_BYTES: usize = 4 << 20;
 
-/// The same for lists of persons, groups and events, of which programs ask for thousands.
+/// The same limit for lists of persons, groups and events, of which programs request thousands.
 pub(super) const LONG_PAGE_MAX_BYTES: usize = 16 << 20;
 
 /// The rows of one page.
@@ -22,17 +22,17 @@ pub(super) struct Rows {
     held: Reservation,
 }
 
-/// What became of a row.
+/// Result of adding a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// It is in the page.
+    /// The row is in the page.
     Yes,
-    /// The page is full.
+    /// The page is full, and does not contain the row.
     PageIsFull,
 }
 
 impl Rows {
-    /// None yet, of so many bytes.
+    /// An empty page of at most this many bytes.
     pub(super) fn within(memory: &Memory, bytes_max: usize) -> Self {
         Self { text: Vec::new(), count: 0, bytes_max, held: memory.reservation() }
     }
@@ -42,7 +42,7 @@ impl Rows {
         self.add_by(|text| serde_json::to_writer(text, row))
     }
 
-    /// The same with a row that `write` appends.
+    /// The same with a row that `write` serializes.
     pub(super) fn add_by(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,
@@ -66,7 +66,7 @@ impl Rows {
         self.count
     }
 
-    /// The text of an object: `head`, which is cut off before its end, and the rows as its last member `results`.
+    /// The text of an object: `head` without its closing brace, and the rows as its last member `results`.
     pub(super) fn within_object(mut self, head: &str) -> Result<Counted, Busy> {
         let head = head.strip_suffix('}').unwrap_or(head);
         let mut text = Vec::with_capacity(head.len() + RESULTS.len() + self.text.len() + 2);
@@ -95,7 +95,7 @@ mod tests {
         Memory::new(&Budget::new(bytes, &Metrics::new()), changes)
     }
 
-    /// Whoever asks for the rest again and again sees every row once, and a row that is longer than a page alone.
+    /// A client that reads page after page gets every row once, and a row that exceeds the limit on a page of its own.
     #[test]
     fn pages_end_at_their_bytes_and_lose_no_row() {
         let lengths = [10, 10, 10, 500, 10, 80, 80, 3];
@@ -136,7 +136,7 @@ mod tests {
         let problem = rows.add(&long).unwrap_err();
         assert_eq!(problem.status().as_u16(), 503);
         drop(rows);
-        // What is changed is answered.
+        // For a request that changes something, the response is not refused.
         let mut rows = Rows::within(&Memory::new(&budget, true), PAGE_MAX_BYTES);
         rows.add(&long).unwrap();
         let text = rows.within_object(r#"{"count":1}"#).unwrap();

@@ -1,4 +1,4 @@
-//! What a server answers while another one serves, and it stands by: [`Standby`].
+//! Responses of a standby server while another one is active: [`Standby`].
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ pub struct Standby {
     pub metrics: Arc<Metrics>,
 }
 
-/// What a standby is asked for.
+/// The endpoint of a request to a standby.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// Whether it is alive, which it is.
+    /// `/_liveness`, which succeeds.
     Liveness,
-    /// Its metrics.
+    /// `/metrics`.
     Metrics,
-    /// Anything else.
+    /// Any other path.
     Other,
 }
 

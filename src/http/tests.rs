@@ -31,7 +31,7 @@ mod http2;
 mod log;
 mod requests;
 
-/// Longer than any test takes; a test that waits so long has failed.
+/// Longer than any test takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A time-out that a test reaches on purpose; long enough for a busy machine.
@@ -209,7 +209,7 @@ impl Client {
         tokio::time::timeout(PATIENCE, self.stream.write_all(bytes)).await.unwrap().unwrap();
     }
 
-    /// Reads more; false at the end of the connection, orderly or not.
+    /// Reads more bytes; false at the end of the connection, orderly or not.
     async fn more(&mut self) -> bool {
         let read = self.stream.read_buf(&mut self.unread);
         tokio::time::timeout(PATIENCE, read).await.unwrap().is_ok_and(|read| read > 0)
@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// One response: by its length, or to the end of the connection (chunks not decoded).
+    /// Reads one response: by its length, or to the end of the connection (chunks not decoded).
     async fn answer(&mut self) -> Answer {
         let head = self.head().await.expect("an answer before the connection ends");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -248,7 +248,7 @@ impl Client {
     }
 }
 
-/// A text of so many bytes, which compression makes half as long.
+/// A text of this many bytes, which compression reduces to half of its length.
 fn noise(bytes: usize) -> String {
     let mut state = 1_u64;
     let mut text = String::with_capacity(bytes + 16);

@@ -1,4 +1,5 @@
-//! Rate limits of personal keys: [`Throttle`], and of attempts at secrets: [`Attempts`]. The former are off unless the operator sets a limit.
+//! Rate limits of personal keys: [`Throttle`], and of attempts at secrets: [`Attempts`]. The former are off unless the
+//! operator sets a limit.
 //!
 //! The generic cell rate algorithm: an unused key may send as many requests as the limit at once, and
 //! gets new ones at a constant rate. PostHog counts the requests of the last minute, which is equivalent
@@ -20,13 +21,13 @@ use weir_base::clock::Clock;
 use weir_base::config::http::HttpConfig;
 use weir_metadata::accounts::KeyId;
 
-/// Interval at which keys are removed that have their full limit again.
+/// Interval at which keys with their full limit available are removed.
 const FORGET_PAUSE: Duration = Duration::from_secs(60);
 
 /// One limit. It stores a time for each recently used key.
 type Limit = RateLimiter<KeyId, DashMapStateStore<KeyId>, Time, NoOpMiddleware<Duration>>;
 
-/// The limits of all keys.
+/// The rate limits of all keys.
 #[derive(Debug)]
 pub struct Throttle {
     clock: Clock,
@@ -34,28 +35,28 @@ pub struct Throttle {
     limits: Vec<Limit>,
     /// Additional limits for requests about persons and events.
     analytics: Vec<Limit>,
-    /// When unused keys were last removed.
+    /// Time at which unused keys were last removed.
     forgotten_at: Mutex<Duration>,
 }
 
-/// Most addresses, or targets, of which attempts are known; the one that came first is forgotten for a new one.
+/// Most addresses or targets whose attempts are stored; a new one replaces the oldest.
 const ATTEMPTS_KEPT_MAX: usize = 10_000;
 
-/// Attempts at a secret of one client address, or at one target, in a minute. The same algorithm, over as many keys as
-/// are bounded, since anybody may have many addresses.
+/// Rate limit per minute on attempts at a secret, for each client address or each target. The same algorithm, with a
+/// bounded number of keys, since one client may have many addresses.
 #[derive(Debug)]
 pub struct Attempts<K> {
     clock: Clock,
-    /// Between two attempts, in the long run.
+    /// Minimum time between two attempts in the long run.
     pause: Duration,
-    /// How many pauses an attempt may come before its time.
+    /// How much earlier than that an attempt may come, which permits bursts.
     ahead: Duration,
-    /// The time at which the full limit is there again.
+    /// The time at which the full limit is available again, by key.
     full_at: Mutex<Recent<K>>,
 }
 
 impl<K: Hash + Eq + Clone> Attempts<K> {
-    /// No attempt yet, of `per_minute` that each may make.
+    /// Without any attempts; `per_minute` is the limit of each key.
     pub fn new(clock: &Clock, per_minute: NonZeroU32) -> Self {
         let pause = MINUTE / per_minute.get();
         let ahead = MINUTE.saturating_sub(pause);
@@ -66,7 +67,7 @@ impl<K: Hash + Eq + Clone> Attempts<K> {
     ///
     /// # Errors
     ///
-    /// 429 if there were too many.
+    /// 429 after too many attempts.
     pub fn check(&self, who: &K) -> Result<(), Problem> {
         let now = self.clock.monotonic();
         let mut full_at = self.full_at.lock();
@@ -82,7 +83,7 @@ impl<K: Hash + Eq + Clone> Attempts<K> {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Who did something within a time. As many are known as [`ATTEMPTS_KEPT_MAX`].
+/// Keys that did something within a period. At most [`ATTEMPTS_KEPT_MAX`] are stored.
 #[derive(Debug)]
 pub struct Lately<K> {
     clock: Clock,
@@ -91,20 +92,20 @@ pub struct Lately<K> {
 }
 
 impl<K: Hash + Eq + Clone> Lately<K> {
-    /// Nobody yet; it is known of each for `life`.
+    /// Without any keys; each is stored for `life`.
     pub fn new(clock: &Clock, life: Duration) -> Self {
         Self { clock: clock.clone(), life, until: Mutex::default() }
     }
 
-    /// Notes that `who` did it now.
+    /// Records that `who` did it now.
     pub fn note(&self, who: &K) {
         let until = self.clock.monotonic().saturating_add(self.life);
         self.until.lock().put(who, until);
     }
 
-    /// Forgets that `who` did it.
+    /// Removes the record of `who`.
     pub fn forget(&self, who: &K) {
-        // Who is not known takes no place of another.
+        // Not inserted if it is absent, so that it replaces no other key.
         if let Some(until) = self.until.lock().times.get_mut(who) {
             *until = Duration::ZERO;
         }
@@ -116,11 +117,11 @@ impl<K: Hash + Eq + Clone> Lately<K> {
     }
 }
 
-/// Times by keys, of the keys that came last.
+/// Times of the most recently added keys.
 #[derive(Debug)]
 struct Recent<K> {
     times: HashMap<K, Duration>,
-    /// The keys, in the order in which they came.
+    /// The keys, in the order in which they were added.
     order: VecDeque<K>,
 }
 
@@ -160,7 +161,7 @@ impl governor::clock::Clock for Time {
 }
 
 impl Throttle {
-    /// The limits of the settings.
+    /// The rate limits of the settings.
     pub fn new(config: &HttpConfig, clock: &Clock) -> Self {
         let limit = |max: Option<NonZeroU32>, quota: fn(NonZeroU32) -> Quota| {
             max.map(|max| RateLimiter::dashmap_with_clock(quota(max), Time(clock.clone())))
@@ -310,7 +311,8 @@ mod tests {
         assert_eq!((count(1), count(2)), (1, 1));
         clock.advance(Duration::from_secs(3600));
         assert_eq!(count(1), 3, "no more than three at once, however long it was");
-        // Whoever has very many addresses takes no more memory, and gets back what was forgotten first.
+        // A client with very many addresses takes no more memory; the oldest addresses are forgotten, and have their
+        // full limit again.
         let most = u32::try_from(ATTEMPTS_KEPT_MAX).unwrap();
         assert!((10..10 + most).all(|who| attempts.check(&who).is_ok()));
         let known = attempts.full_at.lock();

@@ -46,13 +46,13 @@ impl Unsent {
         Bytes::from_owner(Piece { bytes: piece, _permit: permit, noted: Some((unsent, number)) })
     }
 
-    /// When the oldest unsent piece was handed over.
+    /// Time at which the oldest unsent piece was handed over.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.0.lock().since.first_key_value().map(|(_, since)| *since)
     }
 }
 
-/// `piece`, which keeps `permit` as long as it lives.
+/// `piece`, which holds `permit` until it is dropped.
 pub(super) fn with_permit(piece: Bytes, permit: Arc<MemoryPermit>) -> Bytes {
     Bytes::from_owner(Piece { bytes: piece, _permit: Some(permit), noted: None })
 }

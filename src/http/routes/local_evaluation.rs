@@ -1,5 +1,5 @@
-//! Flag definitions for local evaluation, at three paths. The body and its tag are built once for
-//! each revision of the project's flags; a client that has it gets a 304.
+//! Flag definitions for local evaluation, at three paths. The body and its tag are built once for each revision of the
+//! project's flags; a client that has the current one gets a 304.
 
 mod inline;
 
@@ -35,7 +35,7 @@ const CACHE: &str = "private, must-revalidate";
 /// Longest chain of dependencies that is followed.
 const CHAIN_MAX: usize = 1000;
 
-/// Cache of definitions. At most one entry per project.
+/// Cache of definitions, with at most one entry per project.
 #[derive(Debug, Default)]
 pub struct Cache {
     made: Mutex<HashMap<ProjectId, Arc<Definitions>>>,
@@ -101,9 +101,9 @@ pub fn remote_config(
     Ok(Response::json(StatusCode::OK, payload))
 }
 
-/// The project whose definitions the request may read. Authenticated by the project's secret key, or
-/// by a personal key that grants reading flags. `named` is a number, `@current`, or empty, where the
-/// query contains the project's token.
+/// The project whose definitions the request may read. Authenticated by the project's secret key, or by a personal key
+/// that grants reading flags. `named` is a number, `@current`, or empty; if empty, the query contains the project's
+/// token.
 fn project_of(
     snapshot: &Snapshot,
     named: &str,
@@ -288,8 +288,8 @@ fn chain(id: FlagId, by_id: &HashMap<FlagId, &StoredFlag>) -> Option<Vec<String>
     Some(keys)
 }
 
-/// The rules of the cohorts that the flags need, directly or through other cohorts. Static cohorts
-/// are not included: for these, clients have to send a request to the server.
+/// The rules of the cohorts that the flags need, directly or through other cohorts. Static cohorts are not included:
+/// for these, clients have to send a request to the server.
 fn cohorts(flags: &[&Arc<StoredFlag>], all: &[Arc<StoredCohort>]) -> Map<String, Value> {
     let mut waiting: Vec<i64> = flags.iter().flat_map(|flag| cohort_ids(&flag.filters)).collect();
     let mut rules = Map::new();

@@ -31,7 +31,7 @@ const BODY_MAX_BYTES: u64 = 2 << 20;
 /// Cost factor of a response compared with `/flags`: each flag is a tree of JSON values.
 const SHOWING_FACTOR: u64 = 4;
 
-/// The response is about one person and may change at any time.
+/// The response depends on one person and may change at any time.
 const CACHE: &str = "private, must-revalidate";
 
 /// The variants of a flag without variants that is on, and of a flag that is off.
@@ -41,7 +41,7 @@ const OFF: &str = "false";
 /// Time after which a client reconnects if the event stream sends nothing.
 const INACTIVITY_SECONDS: u64 = 120;
 
-/// Subject of a request.
+/// Subject of an evaluation request.
 struct Context {
     distinct_id: String,
     groups: Map<String, Value>,

@@ -187,8 +187,8 @@ impl Operation for RemoveMember {
     }
 }
 
-/// Checks that a key may give somebody a level. Above a member's it holds for all that the keys of this user may, those
-/// with more scopes than this one included; so it is given by a key with all of them.
+/// Checks that a key may give a user a level. A level above member applies to all keys of this user, including those
+/// with more scopes than the caller's key; so it requires a key with all scopes.
 fn check_granted(key: &PersonalKey, level: Level) -> Result<(), Problem> {
     if level > Level::Member && !auth::grants(key, "*:write") {
         let detail = "Only an API key with all scopes gives somebody a level above a member's.";
@@ -197,7 +197,7 @@ fn check_granted(key: &PersonalKey, level: Level) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The member of this uuid; `@me` is the caller.
+/// The member with this uuid; `@me` is the caller.
 fn find(cx: &Context<Member>, uuid: &str) -> Result<UserId, Problem> {
     if uuid == "@me" {
         return Ok(cx.user());
@@ -240,7 +240,7 @@ impl Field for Option<Level> {
     }
 }
 
-/// Null is a member's.
+/// Null is the level of a member.
 impl Field for Level {
     const IS_REQUIRED: bool = true;
 

@@ -1,5 +1,5 @@
-//! OpenTelemetry traces of calls to models: spans about AI become events ([`otlp`]) and take the same path
-//! as events of SDKs. Other spans are ignored without an error.
+//! OpenTelemetry traces of calls to models: spans about AI become events ([`otlp`]) and take the same path as events of
+//! SDKs. Other spans are ignored without an error.
 //!
 //! [`otlp`]: weir_wire::otlp
 
@@ -55,7 +55,7 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let rejected = match accepted {
         Ok(receipt) => receipt.drops.total(),
-        // No span was about AI.
+        // None of the spans is about AI.
         Err(IngestError::Prepare(PrepareError::NoEvents)) => 0,
         Err(error) => return Err(problem(error)),
     };

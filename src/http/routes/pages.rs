@@ -1,5 +1,6 @@
-//! The page: [`table`] lists every page with its right. This file finds who asks, checks the right, and sends what
-//! the function of the page returns within the frame, whose head leaves before anything is computed.
+//! The pages: [`table`] lists every page with its required scope. This file authenticates the visitor, checks the
+//! rights, and sends the page that the function returns within the frame, whose head is sent before anything is
+//! computed.
 
 pub mod cohort_editor;
 pub mod cohorts;
@@ -55,13 +56,13 @@ use weir_web::{assets, parts};
 /// The cookie with the theme.
 const THEME: &str = "weir_theme";
 
-/// Life of the theme, and of files whose names change with their content, in seconds: a year.
+/// Lifetime of the theme cookie, and of files whose names change with their content, in seconds: a year.
 const YEAR_SECONDS: u64 = 365 * 24 * 60 * 60;
 
-/// Most projects to switch to.
+/// Most projects in the list for switching.
 const PROJECTS_MAX: usize = 100;
 
-/// No inline script or style, and nothing from elsewhere: names of events come from anybody.
+/// No inline script or style, and nothing from other origins, because names of events are untrusted.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -69,7 +70,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// A page, or what belongs to all of them.
+/// A page, or an asset of pages.
 #[derive(Debug)]
 pub enum Route {
     /// A page of a project.
@@ -84,9 +85,9 @@ pub enum Route {
     Theme,
     /// `/help/keys`.
     Keys,
-    /// No page of a project has the path.
+    /// A path below a project that no page has.
     Missing,
-    /// The path has a page for other methods, which are named here.
+    /// The path has pages for other methods, which are listed here.
     WrongMethod(String),
 }
 
@@ -106,7 +107,7 @@ impl Route {
     }
 }
 
-/// Finds the page of a path.
+/// Finds the page of a path; `None` for other paths.
 pub fn find(method: &Method, path: &str) -> Option<Route> {
     let wrong = |allowed: &str| Some(Route::WrongMethod(format!("{allowed}, OPTIONS")));
     let (is_get, is_post) = (method == Method::GET, method == Method::POST);
@@ -129,7 +130,7 @@ pub fn find(method: &Method, path: &str) -> Option<Route> {
     }
 }
 
-/// Answers a request for a page.
+/// Responds to a request for a page.
 pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request) -> Response {
     let theme = theme_of(&request.headers);
     match route {
@@ -156,7 +157,7 @@ pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request)
     }
 }
 
-/// `/` for browsers: leads to the page.
+/// `/` for browsers: redirects to the home page, or to the sign-in.
 pub async fn entrance(app: &App, request: &Request) -> Response {
     let target = match sign_in::identity(app, request).await {
         Ok(Some(_)) => "/project/@current/home",
@@ -217,7 +218,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     }
 }
 
-/// The projects that the caller may go to; none if it may not know of them.
+/// The projects that the caller may switch to; empty without the right to read projects.
 fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
     if !auth::grants(&asker.key, "project:read") {
         return Vec::new();
@@ -240,7 +241,7 @@ fn frame(
     Frame { project, projects, path: located.rest.clone(), user, has_session, theme }
 }
 
-/// What a page is called that says what went wrong.
+/// The title of an error page.
 fn title_of(problem: &Problem) -> &'static str {
     match problem.status() {
         StatusCode::NOT_FOUND => "Not found",
@@ -250,7 +251,7 @@ fn title_of(problem: &Problem) -> &'static str {
     }
 }
 
-/// A page that says what went wrong.
+/// The page for an error.
 fn failure(problem: &Problem) -> Page {
     let content = html! {
         (parts::failed(problem.detail()))
@@ -265,7 +266,8 @@ fn failure(problem: &Problem) -> Page {
     Page { status: problem.status(), ..Page::new(title_of(problem), content) }
 }
 
-/// A page in its frame. Parts that are computed later follow, all of which are begun at once, while whoever asked may.
+/// A page in its frame. The parts that are computed later follow; all of them start at once, and end with the
+/// credential of the visitor (`asked`).
 fn framed(
     frame: &Frame,
     page: Page,
@@ -299,7 +301,7 @@ fn framed(
     compressed_promptly(encoding.and_then(|value| value.to_str().ok()), response)
 }
 
-/// A refusal outside of projects.
+/// The page for an error outside of projects.
 fn refusal(theme: Theme, problem: &Problem) -> Response {
     let content = html! {
         (parts::failed(problem.detail()))
@@ -308,13 +310,13 @@ fn refusal(theme: Theme, problem: &Problem) -> Response {
     Response::bytes(problem.status(), HTML, door(title_of(problem), theme, &content).0)
 }
 
-/// The response with the headers that keep a page from others.
+/// Adds the headers that isolate a page from other origins.
 fn secured(mut response: Response) -> Response {
     let headers: [(HeaderName, HeaderValue); 6] = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-        // Not `no-referrer`, under which forms of this server have no origin.
+        // Not `no-referrer`, under which browsers send forms of this server without an origin.
         (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-opener-policy"), OWN_ORIGIN),
         (RESOURCE_POLICY, OWN_ORIGIN),
@@ -356,7 +358,7 @@ async fn choose_theme(request: Request) -> Result<Response, Problem> {
     let form = visit::form(request).await?;
     let theme = Theme::of(form.get("theme")).name();
     let mut response = see_other(sign_in::own_path(form.get("next")).unwrap_or("/"))?;
-    // It is no secret, and the same with and without encryption.
+    // The theme is no secret, and the same with and without encryption.
     let (path, seconds) = ("/", YEAR_SECONDS);
     Cookie { name: THEME, value: theme, path, seconds, is_secure: false }.set_by(&mut response);
     Ok(response)

@@ -18,8 +18,8 @@ use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::{Grant, KeyId, PersonalKey};
 
-/// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
-/// scripts request, which have no endpoints.
+/// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that scripts request,
+/// which have no endpoints.
 const OBJECTS: [&str; 25] = [
     "*",
     "action",
@@ -182,7 +182,7 @@ body! {
     }
 }
 
-/// The caller's own key of this id.
+/// The caller's own key with this id.
 fn find(cx: &Context<Asker>, id: &str) -> Result<Arc<PersonalKey>, Problem> {
     if id == CURRENT {
         return Ok(Arc::clone(&cx.who.key));
@@ -233,8 +233,8 @@ fn granted(scopes: Vec<String>, asker: &Asker) -> Result<Option<Vec<String>>, Pr
     Ok(Some(scopes).filter(|scopes| !scopes.iter().any(|scope| scope == "*")))
 }
 
-/// Checks organizations that a key is to be limited to: only the caller's own exists for it, and every
-/// key is limited to that anyway.
+/// Checks organizations that a key is to be limited to: only the caller's own exists for it, and every key is limited
+/// to that anyway.
 fn check_organizations(ids: &[String], asker: &Asker) -> Result<(), Problem> {
     let own = asker.user.organization;
     match ids.iter().find(|id| Uuid::try_parse(id) != Ok(own)) {

@@ -1,5 +1,4 @@
-//! Persons: list, export, retrieve. [`query::people`] finds the persons of a list; `body` is their
-//! JSON form.
+//! Persons: list, export, retrieve. [`query::people`] selects the persons of a list; `body` is their JSON form.
 //!
 //! [`query::people`]: weir_query::persons::people
 
@@ -67,11 +66,11 @@ pub enum Persons {
 }
 
 impl Persons {
-    /// The page, for those who did not ask for a file.
+    /// The page; for callers that did not request a file.
     ///
     /// # Errors
     ///
-    /// 406: it is a file.
+    /// 406 if it is a file.
     pub fn page(self) -> Result<Paged<api::Person>, Problem> {
         match self {
             Self::Page(page) => Ok(page),
@@ -219,7 +218,7 @@ impl Operation for Cohorts {
     }
 }
 
-/// Of the changes of persons, those by operators are in the log, also those of deleted persons.
+/// The activity log has only those changes of persons that operators made, also of deleted persons.
 impl Logged for Person {
     const SCOPE: Scope = Scope::Person;
     const READ: &'static str = "person:read";
@@ -242,7 +241,7 @@ async fn find_one(
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
         (Ok(number), _) => view.person_by_number(project, number),
         (_, Ok(uuid)) => view.person_by_uuid(project, uuid),
-        // No person has a number that long.
+        // Longer than any number of a person.
         _ if is_integer(id) => Ok(None),
         _ => return Err(not_an_id()),
     };

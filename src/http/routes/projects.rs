@@ -1,5 +1,5 @@
-//! Projects: list, create, change, rotate the public token. PostHog's newer paths of them are under the organization, with
-//! the same operations.
+//! Projects: list, create, change, rotate the public token. PostHog's newer paths for projects are under the
+//! organization, with the same operations.
 
 use std::sync::Arc;
 
@@ -174,12 +174,12 @@ impl Field for Option<Tz> {
     }
 }
 
-/// The time zone that the field `name` says.
+/// Parses the time zone in the field `name`.
 pub(super) fn zone(name: &'static str, text: &str) -> Result<Tz, Problem> {
     text.parse().map_err(|_| not_a_choice(name, text))
 }
 
-/// Properties whose first present value is a person's name; none for the defaults.
+/// Properties of which the first present value is a person's name; none for the defaults.
 #[derive(Debug)]
 pub struct NameProperties(Option<Vec<String>>);
 
@@ -202,7 +202,7 @@ impl Field for Option<NameProperties> {
     }
 }
 
-/// Filters of events and persons.
+/// Filters on events and persons.
 #[derive(Debug)]
 pub struct TestFilters(Value);
 

@@ -28,7 +28,7 @@ use weir_metadata::annotations::{Notes, NotesPatch};
 use weir_metadata::properties::{PropertyDefinition, PropertyPatch, ValueType};
 use weir_metadata::snapshot::Snapshot;
 
-/// Most words of a search: each is one more step of the plan.
+/// Most words of a search: each is one more step of the query plan.
 const TERMS_MAX: usize = 50;
 
 /// Most events that one request may name together with a property.
@@ -198,7 +198,7 @@ impl Operation for SeenTogether {
     }
 }
 
-/// The names of events, of which there is at least one.
+/// The names of events, at least one.
 #[derive(Clone, Debug)]
 pub struct EventNames(Vec<String>);
 
@@ -223,7 +223,7 @@ impl InQuery for EventNames {
     }
 }
 
-/// `type` and `group_type_index`, whatever the field is called. Only events have `event_names`.
+/// `type` and `group_type_index`, whatever the name of the field. Only events have `event_names`.
 impl InQuery for Owner {
     fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
         let kind = Parameter::one_of("type", &["event", "person", "group", "session"]);
@@ -242,7 +242,7 @@ impl InQuery for Owner {
     }
 }
 
-/// The kind of object that has the properties, by its name and the index of a type of groups.
+/// The kind of object that has the properties, from its name and the index of a group type.
 pub(super) fn owner(kind: &str, index: Option<&str>) -> Result<Owner, Problem> {
     match (kind, index.map(str::parse::<i64>)) {
         ("event", None) => Ok(Owner::Event),
@@ -279,7 +279,7 @@ impl Field for Option<Option<ValueType>> {
     }
 }
 
-/// The definition of this id, with what users say of it, as of every event acknowledged so far.
+/// The definition with this id, and the notes of users on it, as of every event acknowledged so far.
 async fn find(cx: &Context<Principal>, id: Uuid) -> Result<(PropertyDefinition, Notes), Problem> {
     caught_up(cx).await?;
     cx.metadata().definition(cx.who.project.id, id).await.map_err(problem)
@@ -301,7 +301,7 @@ body! {
     }
 }
 
-/// A definition with what users say of it; `snapshot` has these users.
+/// A definition with its notes; `snapshot` contains the users in them.
 fn definition(
     own: PropertyDefinition,
     said: &Notes,
@@ -318,7 +318,7 @@ fn definition(
     }
 }
 
-/// A row of the table `property_definitions`, or of the query with named events.
+/// Converts a row of the table `property_definitions`, or of the query with named events.
 fn listed(
     row: &Map<String, Value>,
     all: &AllNotes,

@@ -1,4 +1,4 @@
-//! Query endpoint: SQL as a text, whose answer has a format, or a node like those of PostHog's clients.
+//! Query endpoint: a text of SQL, whose result has a selectable format, or a node like those of PostHog's clients.
 
 pub(in crate::routes) mod actors;
 pub(in crate::routes) mod answer;
@@ -34,17 +34,17 @@ use weir_wire::query_node;
 /// The body of a query.
 #[derive(Debug)]
 pub struct Question {
-    /// What it asks.
+    /// The query.
     query: Asked,
     /// The project, for commands of the operator; requests with a key have it in their path.
     project: Option<i64>,
-    /// How an answer to a node is obtained.
+    /// How the result of a node is obtained.
     refresh: Refresh,
-    /// The name under which the client will ask for one that comes later, or cancel it.
+    /// The id under which the client will fetch a result that is computed later, or cancel the query.
     id: Option<String>,
 }
 
-/// What a request changes about its node, as a dashboard does: filters, and values of variables.
+/// Filters and values of variables that a request applies to its node, as a dashboard does.
 #[derive(Debug)]
 struct Overrides {
     filters: Value,
@@ -64,12 +64,12 @@ impl Overrides {
         Ok(Self { filters, variables })
     }
 
-    /// Whether they change nothing.
+    /// Whether there are no filters and no variables.
     fn is_empty(&self) -> bool {
         [&self.filters, &self.variables].iter().all(|own| **own == json!({}))
     }
 
-    /// The node without what says how it is shown, as it is to be asked.
+    /// The node without its display settings, with the filters and variables applied.
     fn over(&self, node: &Value) -> Result<Value, Problem> {
         let (_, node) = insight::unwrapped(node);
         let mut node = node.clone();
@@ -79,15 +79,15 @@ impl Overrides {
     }
 }
 
-/// The refusal of a field of the body.
+/// The problem for an invalid field of the body.
 fn of_field(error: &NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail.clone())
 }
 
-/// What a query asks.
+/// The query in a body.
 #[derive(Debug)]
 enum Asked {
-    /// A node of SQL, as a file.
+    /// A SQL node whose result is requested as a file.
     File(Value, Format),
     /// A text of SQL, and the format of its response.
     Text(String, Format),
@@ -96,20 +96,20 @@ enum Asked {
 }
 
 input! {
-    /// Answers `{"query": "SELECT ...", "format": "json"}`, and nodes such as `{"query": {"kind": "HogQLQuery", "query":
-    /// "SELECT ..."}}`.
+    /// Answers `{"query": "SELECT ...", "format": "json"}`, and nodes such as `{"query": {"kind": "HogQLQuery",
+    /// "query": "SELECT ..."}}`.
     pub struct Query {
         body question: Question,
     }
 }
 
 impl Query {
-    /// The rows of SQL.
+    /// A query for the rows of SQL.
     pub(in crate::routes) fn rows(sql: &str) -> Self {
         Self::of(Asked::Node(json!({"kind": query_node::SQL, "query": sql})))
     }
 
-    /// The rows of SQL as a file.
+    /// A query for the result of SQL as a file.
     pub(in crate::routes) fn file(sql: &str, format: Format) -> Self {
         Self::of(Asked::Text(sql.to_owned(), format))
     }
@@ -147,7 +147,7 @@ impl Operation for Query {
     }
 }
 
-/// `POST /_internal/query`, for `weir query` on the same data directory: texts of SQL alone.
+/// `POST /_internal/query`, for `weir query` on the same data directory: only texts of SQL.
 ///
 /// # Errors
 ///
@@ -206,14 +206,14 @@ impl InBody for Question {
     }
 }
 
-/// The format of the response.
+/// Reads the format of the response.
 fn format(fields: &mut Fields) -> Result<Format, Problem> {
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
     Ok(known.map_or(Format::Json, |(_, format)| format))
 }
 
-/// The rows of a text of SQL.
+/// The result of a text of SQL as a file.
 async fn file_of(
     app: &App,
     project: &Project,
@@ -227,7 +227,7 @@ async fn file_of(
 /// The response to a failed query.
 pub(super) fn problem(error: QueryError) -> Problem {
     match &error {
-        // The operator has to know the file; the caller did nothing wrong.
+        // The operator needs the name of the file; the caller made no mistake.
         QueryError::Damaged(_) => {
             Problem::new(error.kind(), "data_file_damaged", error.to_string()).because(&error)
         }

@@ -1,5 +1,5 @@
-//! `/array/<token>/...`: files that browsers and mobile SDKs load at start. The settings as JSON
-//! and as a script, and the SDK itself with the settings prepended.
+//! `/array/<token>/...`: files that browsers and mobile SDKs load at start. The settings as JSON and as a script, and
+//! the SDK itself with the settings prepended.
 
 use bytes::Bytes;
 use hyper::StatusCode;

@@ -124,7 +124,7 @@ impl Operation for Delete {
     }
 }
 
-/// What members may do with a resource by default: 21, they may look at it, or 37, they may change it.
+/// Default access of members to a resource: 21 to read it, or 37 to change it.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessLevel(pub i64);
 

@@ -237,7 +237,7 @@ async fn find(cx: &Context<Member>, id: &str) -> Result<Role, Problem> {
     cx.metadata().role(cx.who.organization.id, id).await.map_err(problem)
 }
 
-/// What members with a role may do with flags: 21, they may look at them, or 37, they may change them.
+/// Access of members with a role to flags: 21 to read them, or 37 to change them.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessLevel(pub i64);
 
@@ -287,7 +287,7 @@ fn patch(name: Option<String>, level: Option<AccessLevel>) -> RolePatch {
     RolePatch { name, feature_flags_access_level: level.map(|level| level.0) }
 }
 
-/// A role, with its flags in the projects of the key, or in all.
+/// A role, with its flags in the projects to which the key is limited, or in all.
 async fn whole(cx: &Context<Member>, role: &Role) -> Result<api::Role, Problem> {
     shown_to(cx.metadata(), cx.who.key.projects.as_deref(), role).await
 }

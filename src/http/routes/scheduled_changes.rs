@@ -27,10 +27,10 @@ use weir_metadata::schedules::{
 };
 use weir_metadata::snapshot::Snapshot;
 
-/// PostHog's name of the model that can be changed.
+/// PostHog's name of the only model that can be changed.
 const MODEL: &str = "FeatureFlag";
 
-/// Changes that are read at once; a payload may be as long as the filters of a flag.
+/// Changes that are read together; a payload may be as long as the filters of a flag.
 const READ_AT_ONCE: usize = 16;
 
 /// Longest `record_id`, in characters; the column width of PostHog.
@@ -265,7 +265,7 @@ impl Field for Option<RecordId> {
     }
 }
 
-/// The kind of what is changed, which is always a flag.
+/// The model of the change; only flags are valid.
 #[derive(Debug)]
 pub struct Model;
 
@@ -279,7 +279,7 @@ impl Field for Option<Model> {
     }
 }
 
-/// An operation on a flag, which `metadata` reads.
+/// An operation on a flag, which `metadata` parses.
 #[derive(Debug)]
 pub struct Payload(pub Value);
 

@@ -1,4 +1,4 @@
-//! One row of the table: [`Endpoint`], and what makes one of an operation, [`op`].
+//! One row of the table: [`Endpoint`], and [`op`], which makes a row from an operation.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub struct Endpoint {
     pub renderings: Renderings,
     /// Whether `Allow` lists the methods.
     pub(super) is_allowed: bool,
-    /// Whether it reads events or persons, which may be very many.
+    /// Whether it may read very many events or persons.
     pub(super) is_analytics: bool,
     /// The parameter, with its value in lower case, that makes a request an analytics request.
     analytics_with: Option<(&'static str, &'static str)>,
@@ -54,19 +54,20 @@ pub(super) const fn op<O: Operation>(
 }
 
 impl Endpoint {
-    /// The response may also be CSV.
+    /// The same, where the response may also be CSV.
     pub(super) const fn or_csv(mut self) -> Self {
         self.renderings = Renderings::JsonOrCsv;
         self
     }
 
-    /// The body selects the format of the response.
+    /// The same, where the body selects the format of the response.
     pub(super) const fn own_rendering(mut self) -> Self {
         self.renderings = Renderings::Own;
         self
     }
 
-    /// It reads events or persons, which may be very many; the analytics rate limits of keys apply to it.
+    /// The same for an endpoint that may read very many events or persons; the analytics rate limits of keys apply to
+    /// it.
     pub(super) const fn analytics(mut self) -> Self {
         self.is_analytics = true;
         self
@@ -78,7 +79,8 @@ impl Endpoint {
         self
     }
 
-    /// `Allow` does not list its methods: it has an error text of its own, or is an alias.
+    /// The same, where `Allow` does not list the methods, because the path has an error text of its own, or is an
+    /// alias.
     pub(super) const fn unlisted(mut self) -> Self {
         self.is_allowed = false;
         self
@@ -90,13 +92,13 @@ impl Endpoint {
         self
     }
 
-    /// The same with another beginning of its id.
+    /// The same with another prefix of its operation ids.
     pub(super) const fn named(mut self, name: &'static str) -> Self {
         self.words.name = Some(name);
         self
     }
 
-    /// The same with another description of the answer.
+    /// The same with another description of the response.
     pub(super) const fn says(mut self, says: &'static str) -> Self {
         self.words.says = Some(says);
         self
@@ -108,19 +110,19 @@ impl Endpoint {
         self
     }
 
-    /// The same, with another endpoint to be preferred.
+    /// The same, marked as deprecated in favor of another endpoint.
     pub(super) const fn deprecated(mut self) -> Self {
         self.words.is_deprecated = true;
         self
     }
 
-    /// The same with other responses of the components.
+    /// The same with further error responses of the components.
     pub(super) const fn or(mut self, refusals: &'static [Refusal]) -> Self {
         self.words.refusals = refusals;
         self
     }
 
-    /// What the description says of it.
+    /// The parts of its OpenAPI description.
     pub(crate) fn described(&self) -> (Words, Shape) {
         (self.words, (self.shape)())
     }

@@ -53,7 +53,7 @@ fn lines_are_well_formed() {
 fn what_may_cost_more_is_marked() {
     for line in TABLE {
         let of_many = ["P/events/", "P/persons/", "P/query/"];
-        // Asking how far a query is costs nothing.
+        // Reading the status of a query is cheap.
         let is_look_up = line.path == "P/query/:id/";
         let is_of_many = of_many.iter().any(|begin| line.path.starts_with(begin)) && !is_look_up;
         assert!(line.is_analytics || !is_of_many, "{}", line.path);

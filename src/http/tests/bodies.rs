@@ -103,7 +103,7 @@ async fn heads_and_answers_are_bounded_with_bodies() {
     assert_eq!(server.ask(&post("/echo", "small")).await.status, 200, "the memory is free again");
 }
 
-/// What is parsed of a body takes several times its length, and is in the budget as long as the request waits.
+/// The parsed values of a body take several times its length, and count in the budget until the response is ready.
 #[tokio::test]
 async fn what_is_parsed_is_bounded_until_there_is_an_answer() {
     let server = Server::start(Limits { requests_max_bytes: 3_000_000, ..limits() }).await;
@@ -125,7 +125,7 @@ async fn what_is_parsed_is_bounded_until_there_is_an_answer() {
         assert_eq!(client.answer().await.body, "parsed");
     }
     assert_eq!(server.metrics.http_body_bytes.get(), 0);
-    // One body is read whatever it takes, if nothing else is.
+    // As long as nothing else is read, one body is accepted whatever memory it takes.
     server.endpoints.gate.add_permits(1);
     let long = format!("[{}0]", r#"{"a":0},"#.repeat(100_000));
     assert_eq!(server.ask(&post("/parse", &long)).await.body, "parsed");

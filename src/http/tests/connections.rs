@@ -125,7 +125,7 @@ async fn connections_beyond_the_limit_wait_and_idle_ones_make_room() {
     assert!(early.is_err(), "the one permit is taken by a request");
     server.endpoints.gate.add_permits(1);
     assert_eq!(first.answer().await.body, "slow");
-    // The first is idle; after a second it is closed to make place for the second.
+    // The first connection is idle; it is closed after a second, so that the second one is served.
     assert_eq!(second.answer().await.body, "hello");
     assert!(first.is_closed().await);
 }

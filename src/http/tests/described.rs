@@ -1,9 +1,9 @@
-//! Checks `schemas/openapi.json`: it is what the tables of endpoints, their operations and
-//! `schemas/openapi/by_hand.json` make, describes all endpoints and no others, and each of them once.
+//! Checks `schemas/openapi.json`: it is generated from the tables of endpoints, their operations and
+//! `schemas/openapi/by_hand.json`, describes all endpoints and no others, and each of them once.
 //!
-//! A new management endpoint has its summary in its row of the table, and its shape from the types of its operation;
-//! a new public one goes into `by_hand.json`, next to related ones. Then `WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit
-//! http described` writes the file anew.
+//! A new management endpoint has its summary in its row of the table, and its shape from the types of its operation; a
+//! new public one goes into `by_hand.json`, next to related ones. Then `WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit
+//! http described` regenerates the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,7 @@ fn the_file_is_what_the_types_say() {
     assert!(made == OPENAPI, "schemas/openapi.json is old: {differs:#?}\n{hint} writes it anew");
 }
 
-/// What is both by hand and from types would be true in one place only.
+/// A schema or path defined both by hand and from types would be updated in one place only.
 #[test]
 fn nothing_is_described_twice() {
     let by_hand: Value = serde_json::from_str(document::BY_HAND).unwrap();

@@ -92,7 +92,7 @@ const OF_INSIGHTS: [&str; 14] = [
 /// Fields of an insight that the setting `hideExtraDetails` omits.
 const DETAILS: [&str; 3] = ["name", "derived_name", "description"];
 
-/// Tells search engines not to index shared documents.
+/// Keeps search engines from indexing shared documents.
 const ROBOTS: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
 

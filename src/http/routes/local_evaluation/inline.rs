@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 use weir_metadata::cohorts::{CohortId, StoredCohort};
 use weir_metadata::flag_rules::cohort_id;
 
-/// Most bytes of inlined rules in one response. A rule may have half a megabyte, and many flags may use
-/// it; flags beyond the limit keep their cohort.
+/// Most bytes of inlined rules in one response. A rule may have half a megabyte, and many flags may use it; flags
+/// beyond the limit keep their cohort.
 const WRITTEN_MAX_BYTES: usize = 8 << 20;
 
-/// The remaining quota.
+/// The remaining bytes for inlined rules of a response.
 #[derive(Debug)]
 pub(super) struct Room {
     left_bytes: usize,
-    /// The lengths of the rules that were requested.
+    /// The lengths of the rules that were used.
     lengths: HashMap<CohortId, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Making and changing cohorts and early access features. What is refused is shown beside what was typed.
+//! Forms that create and change cohorts and early access features. Errors are shown beside the input.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -23,13 +23,13 @@ use weir_web::parts::page;
 use weir_web::state::cohort::{Draft, Group, members as listed};
 use weir_web::state::parameters::Parameters;
 
-/// What the buttons of the form of a cohort do.
+/// Actions of the buttons in the form of a cohort.
 const BUTTONS: [&str; 3] = ["save", "group", "rows"];
 
 /// Longest name in a title, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// Flags to choose from.
+/// Most flags to choose from.
 const FLAGS: usize = 500;
 
 /// `GET cohorts/new`.

@@ -17,7 +17,7 @@ use weir_web::parts;
 use weir_web::parts::query;
 use weir_web::sentences::conditions_of;
 
-/// Groups, cohorts and members of a page.
+/// Groups, cohorts or members per page.
 const ROWS: usize = 100;
 
 /// `GET groups?index=`.

@@ -1,4 +1,4 @@
-//! Pages of definitions: names of events and of properties, and one of them.
+//! Pages of definitions: lists of event names and of property names, and one definition.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ use weir_web::parts;
 use weir_web::parts::{literal, page, query, search};
 use weir_web::state::parameters::Parameters;
 
-/// The kind of definitions of events: its word in addresses, and the path of its list.
+/// The kind of event definitions: its name in URLs, and the path of its list in the API.
 const EVENTS: (&str, &str) = ("events", "event_definitions/");
 
-/// The same for definitions of properties.
+/// The same for property definitions.
 const PROPERTIES: (&str, &str) = ("properties", "property_definitions/");
 
-/// Definitions of a page.
+/// Definitions per page.
 const ROWS: usize = 100;
 
-/// Days of which events are counted, today included.
+/// Number of days for which events are counted, today included.
 const DAYS: usize = 30;
 
 /// `GET data-management/events`.
@@ -62,7 +62,7 @@ pub async fn events(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-/// `GET data-management/properties?type=`: those of events, or of persons.
+/// `GET data-management/properties?type=`: properties of events, or of persons.
 pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
     let kind = of(&visit);
     let of = match kind.as_str() {
@@ -88,17 +88,17 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page))
 }
 
-/// Whose properties a page is about; empty for those of events.
+/// The owner of the properties on a page; empty for events.
 fn of(visit: &Visit) -> String {
     Some(visit.parameter("type")).filter(|of| of != "event").unwrap_or_default()
 }
 
-/// The part of a list that a page shows.
+/// The part of the list that is shown.
 fn rows(visit: &Visit) -> part::Page {
     part::Page { limit: ROWS, offset: visit.offset() }
 }
 
-/// The beginning of the page of a list.
+/// The head of the page of a list.
 fn begun(visit: &Visit, kind: &'static str) -> Page {
     let (project, wanted, of) = (visit.project(), visit.parameter("search"), of(visit));
     let now = html! {
@@ -108,7 +108,7 @@ fn begun(visit: &Visit, kind: &'static str) -> Page {
     Page::new("Definitions", now)
 }
 
-/// What is below a list.
+/// The content below a list: pager, files, and source.
 fn around<T>(visit: &Visit, path: &str, found: &Listed<T>) -> Markup {
     let (wanted, offset, of) = (visit.parameter("search"), visit.offset(), of(visit));
     let has_next = offset.saturating_add(ROWS) < found.count;
@@ -123,7 +123,7 @@ fn around<T>(visit: &Visit, path: &str, found: &Listed<T>) -> Markup {
     }
 }
 
-/// How many events of each name came on each of the last days.
+/// The number of events of each name on each of the last days.
 async fn volumes(asking: &Asking, names: &[&str]) -> Result<Vec<Volume>, Problem> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -209,20 +209,20 @@ fn id(visit: &Visit) -> Result<Uuid, Problem> {
     InPath::of(visit.id())
 }
 
-/// The tags in a form, separated by commas.
+/// Parses the tags in a form, separated by commas.
 fn tags(sent: &Parameters) -> Vec<String> {
     let tags = sent.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty());
     tags.map(str::to_owned).collect()
 }
 
-/// The type of values in a form; none if it is not known.
+/// Parses the type of values in a form; an unknown one is refused.
 fn value_type(name: &str) -> Result<Option<ValueType>, Problem> {
     let wrong = || not_a_choice("property_type", name);
     let named = Some(name).filter(|name| !name.is_empty());
     named.map(|name| ValueType::parse(name).ok_or_else(wrong)).transpose()
 }
 
-/// Leads back to a definition that was changed.
+/// Redirects to the changed definition.
 fn back(visit: &Visit, kind: &str) -> Result<Sent, Problem> {
     let id = parts::part(visit.id());
     let own = page(visit.project(), &format!("data-management/{kind}/{id}"));

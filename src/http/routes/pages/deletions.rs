@@ -1,4 +1,4 @@
-//! The page of deletions: what was asked for, what became of it, and where there still is something of a person.
+//! The page of deletions: the requests, their status, and the files that still contain events of a person.
 
 use maud::html;
 
@@ -15,10 +15,10 @@ use weir_web::pages::deletions as shown;
 use weir_web::pages::deletions::Proof;
 use weir_web::parts;
 
-/// Requests of a page.
+/// Requests per page.
 const ROWS: usize = 100;
 
-/// `GET data-management/deletions?person=`: with the uuid of a person the files are looked through.
+/// `GET data-management/deletions?person=`: with the uuid of a person the files are searched for its events.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
     let person = visit.parameter("person");

@@ -1,4 +1,4 @@
-//! Pages of events: the list, and one of them.
+//! Pages of events: the list, and one event.
 
 use chrono::DateTime;
 use maud::{Markup, html};
@@ -20,13 +20,13 @@ use weir_web::pages::events::{Drawn, Journey, Wanted};
 use weir_web::parts;
 use weir_web::parts::page;
 
-/// Events of a page.
+/// Events per page.
 const EVENTS: usize = 100;
 
-/// Names of events that a form offers.
+/// Most names of events that a form suggests.
 const NAMES: usize = 200;
 
-/// What the form asks for.
+/// Reads the filters of the form.
 pub(super) fn wanted(visit: &Visit) -> Wanted {
     Wanted {
         event: visit.parameter("event"),
@@ -37,7 +37,7 @@ pub(super) fn wanted(visit: &Visit) -> Wanted {
     }
 }
 
-/// The parameters of the API for what is wanted.
+/// The filters as parameters of the API.
 fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
     let property = wanted.properties().map(|filters| filters.to_string()).unwrap_or_default();
     vec![
@@ -48,7 +48,7 @@ fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The list of what is wanted.
+/// The list of the API with these filters.
 fn list_of(wanted: &Wanted, page: part::Page) -> Result<List, Problem> {
     let properties = wanted.properties().map(|list| OfProperties::of(&list)).transpose()?;
     Ok(List {
@@ -79,7 +79,7 @@ pub(super) async fn load(asking: &Asking, list: List) -> Result<(Vec<Drawn>, boo
     Ok((drawn, has_next))
 }
 
-/// Names of events, for a form; none if the key may not read them.
+/// Names of events, for the suggestions of a form; empty if the key may not read them.
 pub(super) async fn names(asking: &Asking) -> Vec<String> {
     let page = part::Page { limit: NAMES, offset: 0 };
     let list = event_definitions::List { page, ..event_definitions::List::default() };
@@ -95,7 +95,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let api: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
     if let Some(format) = files::wanted(&visit)? {
         let named = ("events", format);
-        // Columns of SQL keep their types.
+        // In files of SQL, columns keep their types.
         let sql = shown::sql(&wanted, files::ROWS).filter(|_| files::has_types(format));
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
@@ -147,7 +147,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page.then(async move { journey(&asking, &event).await })))
 }
 
-/// What became of an event since it was received: its person, its warnings, and where its row is now.
+/// The processing of an event since it was received: its person, its warnings, and the current place of its row.
 async fn journey(asking: &Asking, event: &Drawn) -> Result<Markup, Problem> {
     let id = event.id.as_str();
     let own = parts::literal(id);

@@ -1,4 +1,4 @@
-//! What a page shows as a file: CSV and JSON for people, Parquet and Arrow for programs. A file has more rows than a
+//! Content of a page as a file: CSV and JSON for people, Parquet and Arrow for programs. A file has more rows than a
 //! page, up to the limits of the API.
 
 use hyper::StatusCode;
@@ -24,11 +24,11 @@ use weir_web::parts::{Elsewhere, FILES};
 use weir_web::state::curl;
 use weir_web::state::sql::OF_LISTS;
 
-/// Rows of a file.
+/// Most rows of a file.
 pub(super) const ROWS: &str = "10000";
 const ROWS_MAX: usize = 10_000;
 
-/// The format of the file that is asked for, if one is.
+/// The format of the requested file; `None` if the page itself is requested.
 pub(super) fn wanted(visit: &Visit) -> Result<Option<&'static str>, Problem> {
     let sent = visit.parameter("format");
     if sent.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn wanted(visit: &Visit) -> Result<Option<&'static str>, Problem> {
     }
 }
 
-/// All rows of a list of the API, without its pages; `list` asks for one of these.
+/// A file with the rows of a list of the API, from all of its pages; `list` makes the operation for one page.
 pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
     asking: &Asking,
     list: impl Fn(page::Page) -> O,
@@ -59,7 +59,7 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
         let read = move || found.into_items(&mut held).map(|part| (part, held));
         let (mut part, rest) = beside(&asking.app.node.cpu, read).await?;
         held = rest;
-        // A page of a list ends at a number of bytes.
+        // A page of a list is limited in bytes.
         let goes_on = has_next && !part.is_empty();
         rows.append(&mut part);
         if !goes_on || rows.len() >= ROWS_MAX {
@@ -71,7 +71,7 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
     beside(&asking.app.node.cpu, move || of_objects(&rows, (&name, &format))).await
 }
 
-/// Objects, each a row.
+/// A file with one row per object.
 pub(super) fn of_objects(rows: &[Value], (name, format): (&str, &str)) -> Result<Sent, Problem> {
     let response = match format {
         "json" => csv::render(StatusCode::OK, Rendering::Json, &rows),
@@ -103,7 +103,7 @@ pub(super) fn has_types(format: &str) -> bool {
     format == "parquet" || format == "arrow"
 }
 
-/// The rows of SQL, whose columns keep their types.
+/// A file with the result of SQL, whose columns keep their types.
 pub(super) async fn of_sql(
     asking: &Asking,
     sql: &str,
@@ -115,12 +115,12 @@ pub(super) async fn of_sql(
         Answer::File(of, file) => Response::bytes(StatusCode::OK, media_type(of), file),
         _ => return Err(Problem::not_acceptable()),
     };
-    // One object a line.
+    // One JSON object per line.
     let format = if format == "json" { "jsonl" } else { format };
     Ok(named(response, name, format))
 }
 
-/// A table that a page draws: all of its rows, numbers in full.
+/// A file with a table of a page: all of its rows, numbers in full.
 pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Sent, Problem> {
     let rows = || -> Vec<Vec<Value>> {
         table.rows.iter().map(|row| row.iter().map(value).collect()).collect()
@@ -136,7 +136,7 @@ pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Se
     Ok(named(response, name, format))
 }
 
-/// The rows of SQL as a page has them.
+/// A file with the result of SQL in the form of a table of a page.
 pub(super) fn of_answer(answer: &Rows, (name, format): (&str, &str)) -> Result<Sent, Problem> {
     let cell = |value: &Value| Cell {
         raw: value.as_number().map(ToString::to_string),
@@ -148,7 +148,7 @@ pub(super) fn of_answer(answer: &Rows, (name, format): (&str, &str)) -> Result<S
     of_table(&Table { caption: String::new(), head, rows }, (name, format))
 }
 
-/// What a cell is in a file.
+/// The value of a cell in a file.
 fn value(cell: &Cell) -> Value {
     let Some(raw) = &cell.raw else { return Value::from(cell.text.as_str()) };
     match (raw.parse::<i64>(), raw.parse::<f64>()) {
@@ -169,7 +169,8 @@ fn named(response: Response, name: &str, format: &str) -> Sent {
     Sent::Other(file(response, &format!("{name}.{format}")))
 }
 
-/// What stands under a list of the API: files of it, and how to ask for it elsewhere. `query` is what its page is limited to.
+/// The footer of a list of the API: links to files, and how to request it from other programs. `query` has the filters
+/// of the page.
 pub(super) fn below(
     asking: &Asking,
     (path, query): (&str, &[(&str, &str)]),
@@ -186,7 +187,7 @@ pub(super) fn below(
     }
 }
 
-/// The address of the same page as a file of a format.
+/// The URL of the same page as a file of this format.
 fn link(query: &[(&str, &str)], format: &str) -> String {
     format!("?{}", parts::query(&[query, &[("format", format)]].concat()))
 }

@@ -1,4 +1,5 @@
-//! How often flags were asked for: the events that SDKs send for it, as a chart of one flag and as numbers of several.
+//! Statistics of flag calls: the events that SDKs send when code evaluates a flag, as a chart of one flag and as counts
+//! of several.
 
 use std::collections::HashMap;
 
@@ -13,17 +14,17 @@ use weir_web::parts::query;
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 
-/// What the SDKs send when code asks for a flag.
+/// The event that SDKs send when code evaluates a flag.
 const CALLED: &str = "$feature_flag_called";
 
-/// The properties with the key of the flag, and with what it was.
+/// The properties with the key of the flag, and with its value.
 const FLAG: &str = "$feature_flag";
 const RESPONSE: &str = "$feature_flag_response";
 
-/// The time of charts, as the API has it.
+/// The time range of charts, in the format of the API.
 const DAYS: &str = "-14d";
 
-/// The calls of some flags within a week, by their keys; `None` if the key may not ask, or they cannot be counted.
+/// The number of calls of flags within a week, by their keys; `None` if the key may not query, or the query fails.
 pub(super) async fn counts(asking: &Asking, flags: &[Flag]) -> Option<HashMap<String, i64>> {
     if !asking.may("query:read") || flags.is_empty() {
         return None;
@@ -32,7 +33,7 @@ pub(super) async fn counts(asking: &Asking, flags: &[Flag]) -> Option<HashMap<St
     calls(&asking.app.engine, asking.asker.project.id, &keys).await.ok()
 }
 
-/// The calls of one flag by day and by what it was.
+/// A chart of the calls of one flag by day and by value.
 pub(super) async fn chart(asking: &Asking, key: &str) -> Markup {
     let Some(question) = question(key) else { return html! {} };
     let address = links::question(asking.project(), &question);

@@ -1,5 +1,5 @@
-//! Making and changing flags: the form, what its buttons do, going back to a version, and scheduled changes. What is
-//! refused is shown beside what was typed.
+//! Forms that create and change flags: the form, the actions of its buttons, reverting to a version, and scheduled
+//! changes. Errors are shown beside the input.
 
 use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
@@ -28,16 +28,16 @@ use weir_web::parts::page;
 use weir_web::state::flag::{Condition, Draft};
 use weir_web::state::parameters::{Parameters, Wrong};
 
-/// What the buttons of the form do.
+/// Actions of the buttons in the form.
 const BUTTONS: [&str; 5] = ["save", "condition", "rows", "reach", "try"];
 
-/// Cohorts and properties that fields suggest.
+/// Most cohorts and properties that fields suggest.
 const SUGGESTED: usize = 200;
 
-/// Most conditions whose reach one request counts: each is a scan of all persons.
+/// Most conditions whose matching persons one request counts: each count is a scan of all persons.
 const REACHED_MAX: usize = 10;
 
-/// What a scheduled change does.
+/// Actions of a scheduled change.
 const CHANGES: [&str; 3] = ["on", "off", "add"];
 
 /// `GET feature_flags/new`.
@@ -88,7 +88,7 @@ fn whole(visit: &Visit, flag: Option<&Flag>, draft: &Draft, known: &Known) -> Pa
     }
 }
 
-/// What the form suggests; a list that may not be read is empty.
+/// Suggestions of the form; a list that the key may not read is empty.
 pub(super) async fn known(asking: &Asking) -> Known {
     let page = Part { limit: SUGGESTED, offset: 0 };
     let groups = asking.perform(groups::Types {}).await.unwrap_or_default();
@@ -108,7 +108,7 @@ pub(super) async fn known(asking: &Asking) -> Known {
     }
 }
 
-/// Does what the button of a form says.
+/// Performs the action of the button.
 async fn edited(mut visit: Visit, flag: Option<Flag>) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
@@ -139,7 +139,7 @@ async fn edited(mut visit: Visit, flag: Option<Flag>) -> Result<Sent, Problem> {
     Ok(Sent::Page(whole(&visit, flag.as_ref(), &draft, &known)))
 }
 
-/// What a distinct id would get, were the draft saved, and why.
+/// Evaluates the draft for a distinct id as if it were saved, with the reason.
 async fn trial(
     asking: &Asking,
     flag: Option<&Flag>,
@@ -158,7 +158,7 @@ async fn trial(
     found.map_err(|problem| problem.detail().to_owned())
 }
 
-/// The filters that the draft makes of those that are stored.
+/// The stored filters with the changes of the draft.
 fn filters(flag: Option<&Flag>, draft: &Draft) -> Result<Value, Wrong> {
     draft.filters(flag.map_or(&Value::Null, |flag| &flag.filters))
 }
@@ -182,7 +182,7 @@ async fn saved(asking: &Asking, flag: Option<&Flag>, draft: &Draft) -> Result<Fl
     }
 }
 
-/// How many each condition is about.
+/// The number of persons or groups that match each condition, and of all.
 async fn reach(asking: &Asking, draft: &Draft) -> Vec<Result<(i64, i64), String>> {
     let mut reach = Vec::new();
     for (condition, number) in draft.conditions.iter().take(REACHED_MAX).zip(1_usize..) {
@@ -199,7 +199,7 @@ async fn reach(asking: &Asking, draft: &Draft) -> Vec<Result<(i64, i64), String>
     reach
 }
 
-/// How many a condition is about.
+/// The number of persons or groups that match a condition.
 async fn counted(asking: &Asking, draft: &Draft, node: Value) -> Result<Audience, Problem> {
     let condition = AskedCondition::of(Some(node))?;
     let group = draft.group.parse::<i64>().ok().map(Value::from);
@@ -207,7 +207,7 @@ async fn counted(asking: &Asking, draft: &Draft, node: Value) -> Result<Audience
     asking.perform(BlastRadius { question }).await
 }
 
-/// `POST feature_flags/:id/revert`: the flag becomes as it was at a version.
+/// `POST feature_flags/:id/revert`: restores the flag to a version.
 pub async fn revert(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let version: Option<i64> = sent.number("version").map_err(|error| wrong(&error))?;
@@ -222,7 +222,7 @@ pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(see_other(&page(visit.project(), "feature_flags"))?))
 }
 
-/// `POST feature_flags/:id/schedule`: a change at a later time, in the zone of the project.
+/// `POST feature_flags/:id/schedule`: schedules a change, in the time zone of the project.
 pub async fn schedule(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let flag = flag_of(&visit).await?;
@@ -254,7 +254,8 @@ fn scheduled(sent: &mut Parameters, flag: &Flag, zone: Tz) -> Result<ScheduledCh
     })
 }
 
-/// A local time as a field of a form sends it. Of a time that the clocks skip or repeat, the earliest.
+/// Parses a local time in the format of a form field. A time that is skipped or repeated by the clocks is resolved to
+/// the earliest.
 fn moment(text: &str, zone: Tz) -> Result<UnixMicros, Wrong> {
     let wrong = || Wrong::new("at", "Expected a date and a time, such as 2026-12-24T18:00.");
     let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"];

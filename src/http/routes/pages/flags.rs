@@ -20,7 +20,7 @@ use weir_web::pages::flags as shown;
 use weir_web::parts;
 use weir_web::parts::{items, page, query, search};
 
-/// Flags of a page, and changes of a history.
+/// Flags per page, and changes in a history.
 const FLAGS: usize = 100;
 const CHANGES: usize = 20;
 
@@ -44,7 +44,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     };
     let asking = Arc::clone(&visit.asking);
     Ok(Sent::Page(Page::new("Feature flags", now).then(async move {
-        // Flags are shown without the numbers, too.
+        // Without the counts, the flags are shown all the same.
         let calls = flag_calls::counts(&asking, &flags).await;
         let has_next = !is_empty && offset + flags.len() < count;
         Ok(html! {
@@ -108,7 +108,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page))
 }
 
-/// What is at the end of the page of a flag: changes at later times, how to ask for it, what was changed.
+/// The end of the page of a flag: scheduled changes, code to evaluate it, and its history.
 async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, Problem> {
     let (project, zone, id) = (asking.project(), asking.zone, flag.id.to_string());
     let changes = scheduled_changes::List {

@@ -1,4 +1,4 @@
-//! Health: figures of the server beside their limits, slow questions, refused requests, and warnings about events.
+//! Health: figures of the server beside their limits, slow queries, refused requests, and warnings about events.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use weir_web::pages::health::{Figures, Refusal, Use};
 /// Most rows of refused requests.
 const REFUSED_MAX: usize = 50;
 
-/// The stream of the live view.
+/// The label of the stream of the live view.
 const STREAM: &str = "activity/live/rows";
 
-/// Most endpoints whose times are told.
+/// Most endpoints whose times are shown.
 const TIMES_MAX: usize = 12;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Names in metrics of the routes that take events.
+/// Labels in metrics of the endpoints that accept events.
 const CAPTURE: [&str; 3] = ["capture", "capture_v1", "otel"];
 
 /// `GET health`.
@@ -40,7 +40,7 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
     let app = &asking.app;
     let now = html! {
         (shown::figures(&figures(app)))
-        // What others ask is not told, nor what is asked to those who may not ask.
+        // Slow queries of this project only, and only for keys that may query.
         @if asking.may("query:read") {
             (shown::slow(asking.zone, &slow(app, asking.asker.project.id)))
         }
@@ -94,11 +94,11 @@ fn gauge(gauge: &Gauge) -> u64 {
     u64::try_from(gauge.get()).unwrap_or_default()
 }
 
-/// What memory and disk are used for, each with its limit.
+/// Uses of memory and disk, each with its limit.
 fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
     let (metrics, config) = (&app.node.metrics, &app.node.config);
     let (query, storage) = (&config.query, &config.storage);
-    // One is filled while the others wait for their flush.
+    // One memtable is filled while the others wait for their flush.
     let memtables = u64::try_from(storage.frozen_memtables_max).unwrap_or(u64::MAX);
     let memtables_max =
         storage.memtable_max_bytes.as_u64().saturating_mul(memtables.saturating_add(1));
@@ -125,8 +125,8 @@ fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
     process.into_iter().chain(parts).collect()
 }
 
-/// The endpoints that took most time since the start, from the text of the metrics: the endpoint, its requests, and the
-/// seconds of all of them together.
+/// The endpoints with the most total time since the start, from the text of the metrics: the endpoint, its number of
+/// requests, and their total seconds.
 fn times(text: &str) -> Vec<(String, u64, f64)> {
     let of = |line: &str, name: &str| {
         let rest = line.strip_prefix("weir_http_request_duration_seconds_")?.strip_prefix(name)?;
@@ -136,10 +136,10 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
     let mut found: Vec<(String, u64, f64)> = Vec::new();
     let counts: Vec<(String, f64)> = text.lines().filter_map(|line| of(line, "count")).collect();
     let sums = text.lines().filter_map(|line| of(line, "sum"));
-    // Streams last as long as somebody looks.
+    // Streams last as long as a page is open.
     for (route, seconds) in sums.filter(|(route, _)| route != STREAM) {
         let count = counts.iter().find(|(own, _)| *own == route).map_or(0.0, |(_, count)| *count);
-        // Counts of requests are whole and small.
+        // Counts of requests are integers, and small enough to be exact.
         let count = format!("{count:.0}").parse().unwrap_or(0);
         found.push((route, count, seconds));
     }
@@ -148,8 +148,8 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
     found
 }
 
-/// Why events were not stored since the start of the server: those that were dropped, by reason, and refused requests
-/// that send events, by endpoint and reason.
+/// Reasons for which events were not stored since the start of the server: dropped events by reason, and refused
+/// requests with events by endpoint and reason.
 pub(super) fn not_stored(app: &App) -> shown::NotStored {
     let dropped = Drop::ALL.map(|reason| {
         let labels = ReasonLabels { reason: reason.name() };

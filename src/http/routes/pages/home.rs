@@ -1,4 +1,4 @@
-//! Home: each project that the reader may see, at a glance.
+//! Home: an overview of each project that the user may see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,19 +26,19 @@ use weir_web::pages::home::Summary;
 use weir_web::pages::{events as shown_events, health, home as shown};
 use weir_web::parts::{clipped, page};
 
-/// Most projects at a glance.
+/// Most projects in the overview.
 const PROJECTS_MAX: usize = 20;
 
 /// Days of the small chart, today included.
 const DAYS: u64 = 14;
 
-/// How long a week is by the clocks of most zones in most weeks.
+/// A week in microseconds. In most time zones most weeks have this length.
 const WEEK_MICROS: i64 = 7 * 24 * 60 * 60 * 1_000_000;
 
 /// Most pinned dashboards and favourite insights.
 const FAVOURITES_MAX: usize = 20;
 
-/// Newest events.
+/// Number of newest events.
 const EVENTS: usize = 8;
 
 /// `GET home`.
@@ -75,7 +75,7 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-/// Dashboards that are pinned, and favourite insights.
+/// Pinned dashboards and favourite insights.
 async fn favourites(asking: &Asking) -> Result<Markup, Problem> {
     let (app, asker, project) = (&asking.app, &asking.asker, asking.project());
     let mut found: Vec<(String, String)> = Vec::new();
@@ -99,7 +99,7 @@ fn page_of(project: i64) -> String {
     page(project, "activity/live")
 }
 
-/// The projects that the caller may see, that of the page first.
+/// The projects that the caller may see; the project of the page comes first.
 fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     let snapshot = asking.app.node.metadata.snapshot();
     let (key, current) = (&asking.asker.key, asking.asker.project.id);
@@ -112,7 +112,7 @@ fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     own
 }
 
-/// Counts by the day of the project's zone: one query over two weeks.
+/// Counts per day in the project's time zone: one query over two weeks.
 async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
     let now = app.node.clock.now();

@@ -1,5 +1,5 @@
-//! Pages of insights: a question as a form, its answer as a chart, who is behind a mark ([`people`]), and what was saved. Answers
-//! come from the functions of `POST query/`, with what these keep.
+//! Pages of insights: a query as a form, its result as a chart, the persons behind a mark ([`people`]), and saved
+//! insights. Results come from the functions of `POST query/`, with their cache.
 
 pub(super) mod arrange;
 pub(super) mod boards;
@@ -53,13 +53,13 @@ use weir_web::state::series::{Event, Series};
 use weir_web::state::sql::Span;
 use weir_wire::query_node::unwrapped;
 
-/// The element that holds an answer.
+/// The id of the element with the result.
 const RESULT: &str = "result";
 
-/// The header by which a script asks for a part of a page alone.
+/// The header with which a script requests only a part of a page.
 const PART: HeaderName = HeaderName::from_static("weir-part");
 
-/// What an address asks: a question, and as which file the answer is wanted.
+/// The parsed URL: a query, and the file format if the result is requested as a file.
 struct Asked {
     question: Question,
     file: Option<&'static str>,
@@ -75,7 +75,7 @@ impl Asked {
     }
 }
 
-/// A question that asks for something: without an event it is about all of them. Steps of a funnel are its user's.
+/// Completes a query: without an event it covers all of them. Steps of a funnel have no default.
 fn with_usual(mut question: Question) -> Question {
     let is_about_all = !matches!(question.kind(), Kind::Funnel | Kind::Paths);
     if question.series.is_empty() && is_about_all {
@@ -106,14 +106,14 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
     if let Some(kind) = file {
         return download(app, &asker.project, question, kind).await;
     }
-    // Forms send what says nothing, too; an address that is sent to others is as short as it can be.
+    // Forms also send empty and default values. The redirect gives the shortest URL, because people share it.
     let short = question.print();
     if !query.is_empty() && short != query {
         let address = format!("{}?{short}", links::kind(asker.project.id.0, kind));
         return Ok(Sent::Other(see_other(&address)?));
     }
     if is_part(request) {
-        // What is asked now is kept by the links to other kinds, too.
+        // The links to other kinds keep the current query.
         let kinds = shown::kinds(asker.project.id.0, Some(kind), Some(&question));
         let answer = apart(&app.engine, answered(app, asker, question, server, None)).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
@@ -133,19 +133,19 @@ fn is_part(request: &Request) -> bool {
     request.header(PART.as_str()) == Some(RESULT)
 }
 
-/// The answer without the page around it.
+/// A response with the result only, without the page around it.
 fn part(status: StatusCode, section: &Markup) -> Sent {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     let response = Response::bytes(status, html, section.0.clone());
     Sent::Other(response.with_header(VARY, HeaderValue::from_static("weir-part")))
 }
 
-/// What stands in the place of the answer to a refused address.
+/// The section that replaces the result if the URL is refused.
 fn refusal(error: &Wrong) -> Markup {
     section(&failed(&error.to_string()))
 }
 
-/// A page that says what is wrong with its address.
+/// The page with the error of a refused URL.
 async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Result<Page, Problem> {
     let known = suggestions(app, asker).await?;
     let project = asker.project.id.0;
@@ -157,8 +157,8 @@ async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Res
     Ok(Page { status: StatusCode::BAD_REQUEST, ..Page::new(kind.title(), now) })
 }
 
-/// The answer to a question, computed when it is its turn, with the form that saves it. On the page of a saved insight
-/// that is what can be done with this one.
+/// The result of a query, computed when its part of the page is due, with the form that saves it. On the page of a
+/// saved insight, the actions on this insight instead.
 fn answered(
     app: &App,
     asker: &Principal,
@@ -206,15 +206,15 @@ fn section(inner: &Markup) -> Markup {
     html! { section id=(RESULT) aria-live="polite" { (inner) } }
 }
 
-/// The answer of the API, and how it came.
+/// A result of the API with metadata of its computation.
 struct Computed {
-    /// As it is kept.
+    /// The cached text.
     kept: Arc<KeptAnswer>,
     answer: Answer,
     made: Made,
 }
 
-/// The answer to a query: the kept one if it is still right.
+/// The result of a query, from the cache if it is still valid.
 async fn computed(
     app: &App,
     project: &Project,
@@ -243,13 +243,13 @@ async fn computed(
     Ok(Computed { kept, answer, made })
 }
 
-/// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
+/// The time range of a query with a range of dates, as of a moment; `None` if it cannot be determined.
 fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
     let selection = Selection::of(nodes::Insight::read(query, "").ok()?).ok()?;
     let interval = Interval::parse(query.get("interval").and_then(Value::as_str)).ok()?;
     let owner = insight::settings(project);
     let range = selection.dates.range_at(at, &owner, interval).ok()?;
-    // All of the time has too many intervals, and nothing before its begin.
+    // A range of all time has too many intervals, and no events before its start; its own bounds apply.
     let bounds = buckets(&range, interval, &owner).map(|buckets| buckets.bounds());
     let (from, to) = bounds.unwrap_or((range.from, range.to));
     Some(Span {
@@ -260,7 +260,7 @@ fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
     })
 }
 
-/// The answer as a file.
+/// The result of a query as a file.
 async fn download(
     app: &App,
     project: &Project,
@@ -276,7 +276,7 @@ async fn download(
     beside(&app.node.cpu, file).await
 }
 
-/// An answer as a file: the numbers of its table; as JSON what the API answers.
+/// A result as a file: the numbers of its table; for JSON the result of the API.
 fn downloaded(
     (query, computed): (&Value, &Computed),
     links: &Links<'_>,

@@ -1,7 +1,6 @@
-//! The live view: the events that were received last, and a stream of those that come, in the order of arrival; see
-//! [`arrivals`] for how none is missed. A stream asks for events only after something of its project was published,
-//! lasts for an hour at most, and counts among the streams that a client may hold open. Refused requests are told in
-//! it, too.
+//! The live view: the events that were received last, and a stream of new ones, in the order of arrival; [`arrivals`]
+//! explains why none is missed. A stream queries events only after an event of its project was published, lasts for an
+//! hour at most, and counts among the streams that a client may hold open. The stream also reports refused requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,22 +32,22 @@ use weir_web::pages::health::NotStored;
 use weir_web::pages::{events as shown, health as told};
 use weir_web::parts::page;
 
-/// Events that are there at first, and at most in one message; of more than that the number is told.
+/// Events in the initial list, and most in one message; of further ones only the number is sent.
 const EVENTS: usize = 50;
 
-/// Time between looks at the log.
+/// Interval at which a stream checks for new events.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Looks without news after which a comment keeps the connection from looking dead.
+/// Checks without news after which a comment keeps the idle connection open.
 const QUIET_MAX: u32 = 15;
 
 /// Longest life of a stream; browsers reconnect.
 const LIFE_MAX: Duration = Duration::from_hours(1);
 
-/// The header in which browsers say up to where they have seen a stream.
+/// The header in which browsers send the id of the last message that they received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The question of a form.
+/// The query with the filters of a form.
 fn question(wanted: &Wanted) -> Result<EventsQuestion, Problem> {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let properties = wanted.properties().map(|list| of_api::OfProperties::of(&list)).transpose()?;
@@ -77,7 +76,8 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(Page::new("Live", now).then(async move {
         let (app, id) = (&asking.app, asking.asker.project.id);
         let question = question(&wanted)?;
-        // The stream begins before the list is read, so that nothing is between them; what is in both is shown once.
+        // The position of the stream is taken before the list is read, so that no event is missed; an event in both is
+        // shown once.
         let (seen, lately) = arrived(&asking, &question).await?;
         let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
         let events = drawn(app, id, rows.map_err(query::problem)?).await?;
@@ -93,8 +93,8 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-/// `GET activity/live/rows`: server-sent events. Those called `rows` have rows of the table, the newest last, and how
-/// many events they tell of; those called `refused` what was not stored.
+/// `GET activity/live/rows`: server-sent events. Messages `rows` contain rows of the table, the newest last, and the
+/// number of events; messages `refused` contain counts of what was not stored.
 pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     let place = visit.desk.streams.place(visit.request.client_ip)?;
     let clock = visit.asking.app.node.clock.clone();
@@ -104,7 +104,7 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     let question = question(&wanted(&visit))?;
     let seen = match position {
         Some(seen) => seen,
-        // A failure is over at a later look, which then tells of all that has arrived lately.
+        // A failure may be over at a later check, which then sends all events that arrived lately.
         None => arrived(&visit.asking, &question)
             .await
             .map_or_else(|_| Seen::nothing(now), |(seen, _)| seen),
@@ -133,14 +133,14 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     ))
 }
 
-/// Events as they are drawn, with when they were received.
+/// Events in the form for drawing, with the times at which they were received.
 async fn drawn(app: &App, id: ProjectId, rows: Vec<EventRow>) -> Result<Vec<Drawn>, Problem> {
     let events = of_api::received(app, id, rows).await?;
     let one = |(event, at): (Event, String)| Drawn { received_at: Some(at), ..event.into() };
     beside(&app.node.cpu, move || Ok(events.into_iter().map(one).collect())).await
 }
 
-/// What has arrived so far, as seen, and how much of it did in the last minute.
+/// The position after the events that have arrived so far, and how many of them arrived in the last minute.
 async fn arrived(asking: &Asking, question: &EventsQuestion) -> Result<(Seen, usize), Problem> {
     let (app, project) = (&asking.app, asking.asker.project.id);
     let seen = Seen::all(&app.engine, project, question.clone(), app.node.clock.now()).await;
@@ -151,11 +151,11 @@ async fn arrived(asking: &Asking, question: &EventsQuestion) -> Result<(Seen, us
 struct Watcher {
     asking: Arc<Asking>,
     question: EventsQuestion,
-    /// What the reader has seen.
+    /// The events that the client has received.
     seen: Seen,
-    /// How far the project was at the last look.
+    /// The position of the project at the last check.
     looked: Option<u64>,
-    /// What it has told of that was not stored.
+    /// The counts of what was not stored that were sent last.
     told: Option<NotStored>,
     ends: Duration,
     shutdown: Shutdown,
@@ -167,8 +167,8 @@ impl Watcher {
     /// The next message; `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
         for _ in 0..QUIET_MAX {
-            // What came between the page and the stream is told at once; after that a look has to wait, however much
-            // comes.
+            // Events between the page and the start of the stream are sent at once; after that every check waits for
+            // the interval, however many events arrive.
             if self.has_looked {
                 let is_over = self.asking.app.node.clock.monotonic() >= self.ends;
                 if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
@@ -180,15 +180,15 @@ impl Watcher {
                 return Some(message);
             }
         }
-        // The place of the reader has no data, and is no message therefore.
+        // A comment with the position of the client: it has no data, so browsers do not treat it as a message.
         Some(format!(": still here\nid: {}\n\n", self.seen.position()))
     }
 
-    /// What there is to tell now.
+    /// The message that is due now, if any.
     async fn message(&mut self) -> Option<String> {
         let latest = self.asking.app.engine.latest_of(self.asking.asker.project.id);
         if self.looked != Some(latest) {
-            // A failure is over at a later look, which misses nothing.
+            // A failure may be over at a later check, which misses nothing.
             match self.fresh().await {
                 Ok(fresh) => {
                     self.looked = Some(latest);
@@ -207,7 +207,7 @@ impl Watcher {
         self.refused()
     }
 
-    /// A message with the events that are new, if there are any.
+    /// A message with the new events, if there are any.
     async fn fresh(&mut self) -> Result<Option<String>, Problem> {
         let app = &self.asking.app;
         let (id, project) = (self.asking.asker.project.id, self.asking.project());
@@ -236,7 +236,7 @@ impl Watcher {
         Ok(Some(message))
     }
 
-    /// A message with what was not stored, if there is more of it.
+    /// A message with the counts of what was not stored, if they have changed.
     fn refused(&mut self) -> Option<String> {
         if !self.asking.may("project:read") {
             return None;

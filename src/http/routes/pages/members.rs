@@ -1,4 +1,4 @@
-//! Forms of settings that change who belongs to the organization, and roles.
+//! Forms of settings that change the members of the organization, and roles.
 
 use crate::response::Problem;
 use crate::routes::pages::settings::{Made, back, whole};
@@ -41,7 +41,8 @@ pub async fn change(visit: Visit) -> Result<Sent, Problem> {
     back(&asking, "#members")
 }
 
-/// `POST settings/roles`: `do` is `default` (what those without a role may), `create`, `save`, `delete`, `give` or `take`.
+/// `POST settings/roles`: `do` is `default` (access of members without a role), `create`, `save`, `delete`, `give` or
+/// `take`.
 pub async fn change_roles(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
@@ -76,7 +77,7 @@ pub async fn change_roles(visit: Visit) -> Result<Sent, Problem> {
     back(&asking, "#roles")
 }
 
-/// Sets what members without a role may do: changes the default of this id, or makes one.
+/// Sets the access of members without a role: changes the default with this id, or creates one.
 async fn set_default(asking: &Asking, id: &str, access: i64) -> Result<(), Problem> {
     let access_level = resource_access::AccessLevel(access);
     if id.is_empty() {

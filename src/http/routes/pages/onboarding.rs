@@ -1,4 +1,4 @@
-//! The page that shows how to send events, and whether one has come.
+//! The page that shows how to send events, and whether one has arrived.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -37,7 +37,7 @@ pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(Page { end: now, ..page }))
 }
 
-/// `POST onboarding`: sends an event as an SDK does, through all that an event goes through.
+/// `POST onboarding`: sends an event like an SDK, through the whole ingestion path.
 pub async fn send_test(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking) = (visit.project(), &visit.asking);
     let event = json!({

@@ -1,5 +1,5 @@
-//! Which event set each property of a person: [`find`]. Two passes over the person's events: one over the different values
-//! of `$set` and `$set_once`, one over what the server sets of the browser.
+//! The event that set each property of a person: [`find`]. Two passes over the person's events: one over the distinct
+//! values of `$set` and `$set_once`, one over the properties of the browser that the server sets.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,18 @@ use weir_event::json;
 use weir_web::pages::events::Drawn;
 use weir_web::parts::{literal, plain};
 
-/// Most different values of `$set` and `$set_once` that are looked at, the newest ones.
+/// Most distinct values of `$set` and `$set_once` that are examined, the newest ones.
 const SETS_MAX: usize = 2000;
 
-/// Most properties that the server sets itself whose events are looked for.
+/// Most properties set by the server for which events are searched.
 const AUTO_SET_MAX: usize = 60;
 
 /// Longest value of such a property, in bytes.
 const VALUE_MAX_BYTES: usize = 1000;
 
-/// The events that gave the properties of a person the values that they have, by property: each with `id`, `event` and
-/// `timestamp`. Of what is set always it is the newest event, of what is set once the oldest. `uuid` is the person's.
+/// The events that set the current values of the properties of a person, by property: each with `id`, `event` and
+/// `timestamp`. For a property of `$set` it is the newest event, for one of `$set_once` the oldest. `uuid` is the
+/// person's.
 ///
 /// # Errors
 ///
@@ -84,8 +85,8 @@ impl Set {
     }
 }
 
-/// A property that the server sets: the name of the person's, that of the event's, the value, and whether it is that of the
-/// first event.
+/// A property that the server sets: its name on the person, its name in events, the value, and whether the first event
+/// sets it.
 struct Wanted<'p> {
     name: &'p str,
     of: &'p str,
@@ -107,7 +108,8 @@ fn wanted(properties: &Map<String, Value>) -> Vec<Wanted<'static>> {
     both.flatten().take(AUTO_SET_MAX).collect()
 }
 
-/// The events that make or change a person, as the text that [`event_of`] reads, with their time and properties.
+/// A subquery of the events that create or change a person: the text that [`event_of`] parses, the time, and the
+/// properties.
 fn events_of(uuid: &str) -> String {
     format!(
         "SELECT concat(uuid, ' ', CAST(timestamp AS VARCHAR), ' ', event) AS own, timestamp AS t, properties AS p \
@@ -135,7 +137,7 @@ fn auto_set_sql(uuid: &str, wanted: &[Wanted<'_>]) -> String {
     format!("SELECT {} FROM ({})", columns.join(", "), events_of(uuid))
 }
 
-/// The event that a text names: its uuid, its time and its name, which may have spaces.
+/// Parses the text of an event: its uuid, its time and its name, which may contain spaces.
 fn event_of(own: &str) -> Option<Drawn> {
     let mut parts = own.splitn(3, ' ');
     let (uuid, time, name) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! Pages of persons: the list, and one of them.
+//! Pages of persons: the list, and one person.
 
 use hyper::StatusCode;
 use maud::html;
@@ -25,13 +25,13 @@ use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
 use weir_web::parts::query;
 
-/// Persons of a page.
+/// Persons per page.
 const PERSONS: usize = 100;
 
 /// Longest title of a page, in characters.
 const TITLE_MAX_CHARS: usize = 120;
 
-/// Events of a timeline.
+/// Most events in a timeline.
 const EVENTS: usize = 200;
 
 /// `GET persons`.
@@ -45,7 +45,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let offset = visit.offset();
     if let Some(format) = files::wanted(&visit)? {
         let named = ("persons", format);
-        // Columns of SQL keep their types.
+        // In files of SQL, columns keep their types.
         let sql = wanted.sql(files::ROWS).filter(|_| files::has_types(format));
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
@@ -95,7 +95,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         Some(person) => person,
         None if uuid::Uuid::try_parse(id).is_ok() => {
             match asking.perform(persons::Retrieve { id: id.to_owned() }).await {
-                // SDKs in browsers make uuids of their own.
+                // The uuid may be a distinct id, because SDKs in browsers generate uuids as distinct ids.
                 Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
                     return visitor(&asking, id).await;
                 }
@@ -109,7 +109,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         false => Ok(Long(Cohorts { results: Vec::new() })),
     };
     let cohorts = cohorts.map(|Long(own)| own.results).unwrap_or_default();
-    // Flags are rolled out by distinct id, so a person with several may have other values with each.
+    // Flags are rolled out by distinct id, so a person with several may get another value for each.
     let ids = person.distinct_ids.clone();
     let asked = visit.parameter("flags_of");
     let wanted = if asked.is_empty() { id } else { asked.as_str() };
@@ -145,7 +145,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page))
 }
 
-/// What an id did that has no person: SDKs in browsers make one only when somebody is identified.
+/// The events of a distinct id without a person: SDKs in browsers create a person only when a user is identified.
 async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
     let missing = || Problem::not_found("No person has this distinct id.");
     if !asking.may("query:read") {
@@ -184,7 +184,7 @@ pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(see_other(&parts::page(visit.project(), &place))?))
 }
 
-/// `POST person/:id/split`, where the id is the uuid: the ids that are sent leave the person.
+/// `POST person/:id/split`, where the id is the uuid: the sent ids are split off the person.
 pub async fn split(mut visit: Visit) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let leaving = Leaving(sent.take_all("id"));
@@ -214,7 +214,8 @@ async fn flags(
     Ok(shown::flags((asking.project(), asking.zone), of, &found, &known, &told))
 }
 
-/// The value of each flag that a client of a person was told last, as SDKs report it: rows of key, value, time.
+/// SQL for the last value of each flag that the person's clients received, as reported by SDKs: rows of key, value,
+/// time.
 fn told_sql(uuid: &str) -> String {
     let (key, value) = ("properties['$feature_flag']", "properties['$feature_flag_response']");
     format!(

@@ -1,5 +1,5 @@
-//! Settings: the project, members and roles, keys, sessions. Changes are made by the functions of the API; those of
-//! members and roles are in `members`.
+//! Settings: the project, members and roles, keys, sessions. Changes are operations of the API; those of members and
+//! roles are in `members`.
 
 use chrono_tz::TZ_VARIANTS;
 use maud::html;
@@ -19,7 +19,7 @@ use weir_web::pages::{members as people, settings as shown};
 use weir_web::parts;
 use weir_web::state::parameters::Parameters;
 
-/// Most members, roles and keys that are shown.
+/// Most members, roles and keys on the page.
 const ROWS: page::Page = page::Page { limit: 500, offset: 0 };
 
 /// `GET settings`.
@@ -28,16 +28,16 @@ pub async fn settings(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(whole(&visit.asking, session, &Made::default()).await?))
 }
 
-/// What a form made whose value is shown only once.
+/// Secrets created by a form, which are shown only once.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    /// The value of a personal key.
+    /// The value of a new personal key.
     pub key: Option<String>,
-    /// A member with the first key.
+    /// A new member with their first key.
     pub member: Option<Added>,
 }
 
-/// The page.
+/// The page of settings.
 pub(super) async fn whole(
     asking: &Asking,
     session: Option<i64>,
@@ -104,7 +104,7 @@ pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
     back(&asking, "")
 }
 
-/// `POST settings/projects`: another project, which is shown next.
+/// `POST settings/projects`: creates a project, whose page is shown next.
 pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
@@ -115,7 +115,7 @@ pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(see_other(&address)?))
 }
 
-/// `POST settings/token`: SDKs need another token from now on.
+/// `POST settings/token`: replaces the token; SDKs need the new one from now on.
 pub async fn reset_token(visit: Visit) -> Result<Sent, Problem> {
     visit.asking.perform(projects::ResetToken {}).await?;
     back(&visit.asking, "")
@@ -157,7 +157,7 @@ fn number(form: &Parameters) -> Result<i64, Problem> {
     form.get("id").parse().map_err(|_| wrong())
 }
 
-/// Leads back to a part of the page.
+/// Redirects to a part of the page.
 pub(super) fn back(asking: &Asking, part: &str) -> Result<Sent, Problem> {
     let address = format!("{}{part}", parts::page(asking.project(), "settings"));
     Ok(Sent::Other(see_other(&address)?))

@@ -1,5 +1,5 @@
-//! What a link leads to, as a page without a sign-in: `/shared/TOKEN`, and `/embedded/TOKEN` within other pages. It is
-//! what `/shared/TOKEN.json` tells, computed within the same bounds, or the form for its password.
+//! The page of a shared link, without a sign-in: `/shared/TOKEN`, and `/embedded/TOKEN` within other pages. It shows
+//! the content of `/shared/TOKEN.json`, computed within the same bounds, or the form for its password.
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, header};
@@ -23,7 +23,8 @@ use weir_web::frame::{Theme, door};
 use weir_web::insight::shared as shown;
 use weir_web::parts;
 
-/// Nothing from elsewhere, and nothing is sent: no requests by scripts, and no forms but that for the password.
+/// Loads nothing from other origins and sends nothing: no requests by scripts, and no forms except the one for the
+/// password.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       base-uri 'none'";
 
@@ -69,7 +70,7 @@ pub async fn page(app: &App, links: &Links, token: &str, request: Request) -> Re
     response
 }
 
-/// What a link leads to, or the form for its password.
+/// The page of a link, or the form for its password.
 async fn looked_at(
     app: &App,
     links: &Links,
@@ -82,8 +83,8 @@ async fn looked_at(
     Ok(Response::bytes(StatusCode::OK, HTML, locked(shown.0, None)))
 }
 
-/// What becomes of a password. A form leads back to the page, which the cookie then opens; but within a page of
-/// another site browsers keep no cookie, so there the answer is the page.
+/// Checks a password. The response to a form redirects to the page, which the cookie then unlocks; but within a page of
+/// another site browsers store no cookie, so there the response is the page itself.
 async fn unlocked(
     app: &App,
     links: &Links,

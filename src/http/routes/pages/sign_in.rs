@@ -1,4 +1,4 @@
-//! Who asks for a page: signing in and out, cookies, and the check that a form comes from this server.
+//! Authentication of visitors of pages: signing in and out, cookies, and the check that a form comes from this server.
 
 use std::sync::Arc;
 
@@ -29,18 +29,19 @@ use weir_web::parts;
 /// The cookie of a session.
 const COOKIE: &str = "weir_session";
 
-/// Longest address to return to after signing in, in bytes.
+/// Longest URL to return to after signing in, in bytes.
 const NEXT_MAX_BYTES: usize = 2000;
 
-/// Who asks for a page.
+/// The authenticated visitor of a page.
 pub(super) struct Identity {
-    /// The user, with the key whose rights count.
+    /// The user, with the key whose rights apply.
     pub(super) asker: Asker,
     /// The session; `None` for a request with a key in its header.
     pub(super) session: Option<Session>,
 }
 
-/// Who asks: by the key in the header, else by the cookie. `None` if nobody has signed in.
+/// Authenticates the visitor by the key in the header, else by the session cookie. `None` if neither is present or the
+/// session has ended.
 ///
 /// # Errors
 ///
@@ -68,7 +69,7 @@ pub(super) async fn identity(app: &App, request: &Request) -> Result<Option<Iden
     Ok(Some(Identity { asker, session: Some(session) }))
 }
 
-/// The rights of a session: those of its key, or all of its user's. `None` if the key or the user is gone.
+/// The rights of a session: those of its key, or all rights of its user. `None` if the key or the user was removed.
 fn asker_of(snapshot: &Snapshot, session: &Session, value: &str) -> Option<Asker> {
     if let Some(id) = session.key {
         let key = snapshot.keys().find(|key| key.id == id)?;
@@ -78,7 +79,7 @@ fn asker_of(snapshot: &Snapshot, session: &Session, value: &str) -> Option<Asker
     Some(Asker { key: Arc::new(key_of(session, user, value)), user: Arc::clone(user) })
 }
 
-/// A key with all rights of the user. It is in no list; limits count it by its negative id.
+/// A key with all rights of the user, for a session. It is in no list; rate limits count it by its negative id.
 fn key_of(session: &Session, user: &Arc<User>, value: &str) -> PersonalKey {
     let row = KeyRow {
         id: KeyId(-session.id),
@@ -95,7 +96,7 @@ fn key_of(session: &Session, user: &Arc<User>, value: &str) -> PersonalKey {
     PersonalKey::of(Arc::clone(user), row)
 }
 
-/// Leads to the sign-in, and back to the address of `request` afterwards.
+/// Redirects to the sign-in, and to the URL of `request` afterwards.
 pub(super) fn to_sign_in(request: &Request) -> Response {
     let query = request.query_string();
     let next = match query.is_empty() {
@@ -107,7 +108,7 @@ pub(super) fn to_sign_in(request: &Request) -> Response {
     see_other(&format!("/login?{query}")).unwrap_or_else(Response::from)
 }
 
-/// `/login`: the form, and what it sends.
+/// `/login`: the form, and its submission.
 pub(super) async fn sign_in(app: &App, desk: &Desk, theme: Theme, request: Request) -> Response {
     let text = |name: &str| request.query(name).unwrap_or_default().into_owned();
     let (link, next) = (text("link"), text("next"));
@@ -167,7 +168,7 @@ async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, P
 ///
 /// # Errors
 ///
-/// The form is not of this server; the metadata cannot be written.
+/// The form does not come from this server; the metadata cannot be written.
 pub(super) async fn sign_out(app: &App, request: &Request) -> Result<Response, Problem> {
     check_origin(request)?;
     if let Some(Identity { session: Some(session), .. }) = identity(app, request).await? {
@@ -204,7 +205,7 @@ pub(super) fn check_origin(request: &Request) -> Result<(), Problem> {
     if is_own { Ok(()) } else { Err(Problem::permission_denied(detail)) }
 }
 
-/// A path of this server; `None` for another address, or one that a browser would read as another.
+/// A path on this server; `None` for another URL, or one that a browser would resolve to another server.
 pub(super) fn own_path(next: &str) -> Option<&str> {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")

@@ -14,11 +14,11 @@ use weir_web::pages::sql::Words;
 use weir_web::state::saved_sql;
 use weir_web::state::saved_sql::SavedSql;
 
-/// Tables and columns that the page lists.
+/// Query for the tables and columns that the page lists.
 const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                       WHERE table_schema <> 'information_schema' ORDER BY table_name, ordinal_position LIMIT 500";
 
-/// Functions that the box completes.
+/// Query for the functions that the editor completes.
 const FUNCTIONS: &str = "SELECT DISTINCT routine_name FROM information_schema.routines ORDER BY routine_name LIMIT 1000";
 
 /// `GET sql?q=`: runs the query; with `format` as a file, with `explain` its plan.
@@ -63,7 +63,7 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-/// The saved queries of SQL; none for a key that may not see insights.
+/// The saved SQL queries; empty for a key that may not read insights.
 async fn saved(asking: &Asking) -> Vec<Saved> {
     let mut saved = saved_of(&asking.app, &asking.asker, Kind::Insight).await;
     if let Ok(saved) = &mut saved {
@@ -72,7 +72,7 @@ async fn saved(asking: &Asking) -> Vec<Saved> {
     saved.unwrap_or_default()
 }
 
-/// The form that saves a query, for those who may.
+/// The form that saves a query; empty without the right to save.
 async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
     if !asking.may("insight:write") {
         return html! {};
@@ -81,7 +81,7 @@ async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
     sql_form(asking.project(), sql, &boards, asking.may("dashboard:write"))
 }
 
-/// What the box completes; what the key may not see is left out.
+/// The words that the editor completes; those that the key may not read are left out.
 async fn words(asking: &Asking, tables: Option<&Rows>) -> Words {
     let functions = asking.sql(FUNCTIONS).await.unwrap_or_default();
     let mut all = tables.map(|tables| shown::names(tables, &[0, 1])).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Table of the pages: [`PAGES`]. One row each: methods, the path within `/project/:project/`, the scope that the
-//! caller needs, the function. [`find`] looks up a request. Addresses are those of PostHog, so that links in habits
-//! and tickets stay right.
+//! caller needs, the function. [`find`] looks up a request. Paths are those of PostHog, so that bookmarks and links in
+//! tickets stay valid.
 //!
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
@@ -141,7 +141,7 @@ pub enum Found {
     Nothing,
 }
 
-/// Finds the page of a path without a slash at its end.
+/// Finds the page of a path without a trailing slash.
 pub fn find(method: &str, path: &str) -> Found {
     let Some(path) = path.strip_prefix("/project/") else { return Found::Nothing };
     let (project, rest) = match path.split_once('/') {

@@ -1,5 +1,5 @@
-//! One request for a page: [`Visit`], with who asks for it, by whose rights operations load what it shows ([`Asking`]), and
-//! what a page returns: [`Sent`].
+//! One request for a page: [`Visit`], with the authenticated visitor, with whose rights operations load the content
+//! ([`Asking`]), and the result of a page: [`Sent`].
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -39,10 +39,10 @@ use weir_web::state::parameters::{Parameters, Wrong};
 /// Longest form, in bytes.
 const FORM_MAX_BYTES: u64 = 1 << 20;
 
-/// Longest rows of SQL that a page shows, in bytes.
+/// Longest result of SQL that a page shows, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
 
-/// Longest ones that are parsed where sockets are served.
+/// Longest result of SQL that is parsed on the threads of sockets.
 const PARSED_HERE_MAX_BYTES: usize = 64 << 10;
 
 /// State of all pages.
@@ -58,10 +58,10 @@ pub struct Desk {
     pub ending: Shutdown,
 }
 
-/// What the function of a page returns.
+/// The future of a page function.
 pub type Drawing = Pin<Box<dyn Future<Output = Result<Sent, Problem>> + Send>>;
 
-/// What is sent when a page is asked for.
+/// The response to a request for a page.
 pub enum Sent {
     /// A page.
     Page(Page),
@@ -69,26 +69,26 @@ pub enum Sent {
     Other(Response),
 }
 
-/// What stands within the frame of a page.
+/// The content within the frame of a page.
 pub struct Page {
     /// The status of the response.
     pub status: StatusCode,
     /// The title.
     pub title: String,
-    /// What is sent before anything is computed.
+    /// Sent before anything is computed.
     pub now: Markup,
-    /// What follows: each part is computed while those before it are sent.
+    /// Sent next: each part is computed while those before it are sent.
     pub later: Vec<Later>,
-    /// Whether the parts are sent in the order in which they are ready, since each has its place in the page.
+    /// Whether the parts are sent in the order in which they are ready, because each has a fixed place in the page.
     pub is_in_any_order: bool,
-    /// What comes after that.
+    /// Sent last.
     pub end: Markup,
 }
 
 /// A part of a page that is being computed.
 pub type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
 
-/// A part of a page on the threads of queries: it asks them, and makes markup of what they answer.
+/// Runs a part of a page on the threads for queries: its queries, and rendering their results.
 pub fn apart(engine: &Engine, later: Later) -> Later {
     let engine = engine.clone();
     Box::pin(async move {
@@ -98,7 +98,7 @@ pub fn apart(engine: &Engine, later: Later) -> Later {
 }
 
 impl Page {
-    /// A page that is complete.
+    /// A complete page.
     pub fn new(title: impl Into<String>, now: Markup) -> Self {
         Self {
             status: StatusCode::OK,
@@ -110,7 +110,8 @@ impl Page {
         }
     }
 
-    /// The same with a part that is computed after what is there is sent. A failure is shown in its place.
+    /// The same with another part, which is computed after the parts before it are sent. An error is shown in its
+    /// place.
     #[must_use]
     pub fn then(
         mut self,
@@ -123,13 +124,13 @@ impl Page {
     }
 }
 
-/// A request for a page, by somebody who may see it.
+/// A request for a page, by a visitor who may see it.
 pub struct Visit {
-    /// Who asks, and where.
+    /// The visitor, and the project.
     pub asking: Arc<Asking>,
     /// The values of the `:names` in the path, decoded, without the project.
     pub parameters: Vec<String>,
-    /// The session, if a cookie signed in.
+    /// The session, if the visitor signed in by a cookie.
     pub session: Option<Session>,
     /// The request, its body unread.
     pub request: Request,
@@ -137,24 +138,24 @@ pub struct Visit {
     pub desk: Arc<Desk>,
 }
 
-/// Who asks for a page: loads by the functions of the API, with the rights that these check.
+/// The visitor of a page: loads data by operations of the API, which check the visitor's rights.
 pub struct Asking {
     /// The engines.
     pub app: App,
-    /// Who asks, and the project.
+    /// The authenticated caller, and the project.
     pub asker: Principal,
-    /// The zone of the project, in which times are shown.
+    /// The time zone of the project, in which times are shown.
     pub zone: Tz,
-    /// The address of this server, as the reader has it.
+    /// The base URL of this server, as the visitor reaches it.
     pub server: String,
-    /// The budget for what is read for the page.
+    /// The memory budget for what is read for the page.
     memory: Memory,
-    /// Memory of what the page is made of.
+    /// Reservations for the data of the page.
     held: Mutex<Vec<Reservation>>,
 }
 
 impl Visit {
-    /// The visit of `asker`.
+    /// A visit of `asker`.
     pub fn new(
         app: App,
         asker: Principal,
@@ -175,7 +176,7 @@ impl Visit {
         self.asking.project()
     }
 
-    /// The request with its body; without one if it was taken before.
+    /// Takes the request with its body; without a body if it was taken before.
     ///
     /// # Errors
     ///
@@ -219,16 +220,16 @@ impl Asking {
         self.memory.clone()
     }
 
-    /// Keeps memory of the budget until the page is made.
+    /// Holds a reservation until the page is complete.
     pub(in crate::routes) fn keep(&self, held: Reservation) {
         self.held.lock().push(held);
     }
 
-    /// What an operation gives whoever looks at the page.
+    /// Performs an operation with the rights of the visitor.
     ///
     /// # Errors
     ///
-    /// 403 without the rights to it; else those of the operation.
+    /// 403 if the visitor lacks the rights; else those of the operation.
     pub async fn perform<O: Operation>(&self, operation: O) -> Result<O::Out, Problem> {
         let who = O::Who::of_page(&self.app.node.metadata.snapshot(), &self.asker)?;
         let (app, rendering, memory) = (self.app.clone(), Rendering::Json, self.memory());
@@ -236,7 +237,8 @@ impl Asking {
         cx.perform(operation).await
     }
 
-    /// The same; `None` where the key does not grant its scope, so that a page shows what its reader may see.
+    /// As [`Self::perform`]; `None` if the key does not grant the scope, so that a page shows only what its visitor may
+    /// see.
     pub async fn if_may<O: Operation>(&self, operation: O) -> Result<Option<O::Out>, Problem> {
         match self.may(O::SCOPE) {
             true => self.perform(operation).await.map(Some),
@@ -244,11 +246,11 @@ impl Asking {
         }
     }
 
-    /// The rows of SQL.
+    /// Runs SQL and returns its rows.
     ///
     /// # Errors
     ///
-    /// Those of the query; 413 for more than a page shows.
+    /// Those of the query; 413 for a result that is too long for a page.
     pub async fn sql(&self, sql: &str) -> Result<Rows, Problem> {
         let answer = match self.perform(Query::rows(sql)).await? {
             Answer::Told(told) => told.answer,
@@ -276,29 +278,29 @@ fn too_long() -> Problem {
 ///
 /// # Errors
 ///
-/// The body cannot be read, or is longer than a form is.
+/// The body cannot be read, or is too long.
 pub async fn form(request: Request) -> Result<Parameters, Problem> {
     let body = request.body.read(FORM_MAX_BYTES).await?;
     Ok(Parameters::of_form(&body))
 }
 
-/// The refusal of an address or a form.
+/// The problem for an invalid URL or form.
 pub fn wrong(error: &Wrong) -> Problem {
     Problem::new(Kind::Invalid, "invalid_input", error.to_string())
 }
 
-/// A redirection after a form, or to another page.
+/// A redirect after a form, or to another page.
 ///
 /// # Errors
 ///
-/// The address has characters that no header may have.
+/// The URL has characters that no header may contain.
 pub fn see_other(address: &str) -> Result<Response, Problem> {
     let address =
         HeaderValue::from_str(address).map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Response::empty(StatusCode::SEE_OTHER).with_header(header::LOCATION, address))
 }
 
-/// Leads away from a form that the key may not send; `None` for those who may.
+/// Redirects away from a form that the key may not submit; `None` if it may.
 pub fn turned_back(asking: &Asking, scope: &str, path: &str) -> Result<Option<Sent>, Problem> {
     if asking.may(scope) {
         return Ok(None);
@@ -307,7 +309,7 @@ pub fn turned_back(asking: &Asking, scope: &str, path: &str) -> Result<Option<Se
     Ok(Some(Sent::Other(see_other(&address)?)))
 }
 
-/// A file to download.
+/// Adds a file name, so that browsers download the response.
 pub fn file(response: Response, name: &str) -> Response {
     match HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {
         Ok(value) => response.with_header(header::CONTENT_DISPOSITION, value),

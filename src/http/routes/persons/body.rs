@@ -1,4 +1,4 @@
-//! Persons as clients get them.
+//! The JSON form of persons.
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub(in crate::routes) fn listed(
     }
 }
 
-/// The same as the response of an operation, where clients expect `success`.
+/// The same person as the response of an operation, where clients expect `success`.
 pub(super) fn succeeded(person: api::Person) -> api::Person {
     api::Person { success: Some(true), ..person }
 }

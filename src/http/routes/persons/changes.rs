@@ -1,6 +1,5 @@
-//! Changes of persons by operators: set and delete properties. Each is an operation in the log, like
-//! a split: it is ordered among the events, survives a crash like an event, and is answered when it
-//! has taken effect.
+//! Changes of persons by operators: set and delete properties. Each is an operation in the log, like a split: it is
+//! ordered among the events, survives a crash like an event, and is answered when it has taken effect.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -30,10 +29,10 @@ use weir_identity::person::Person;
 use weir_ingest::operation::Action;
 use weir_ingest::{activity, operation};
 
-/// The field and the parameter with the name of a property that is removed.
+/// The field or parameter with the name of a property to remove.
 const UNSET: &str = "$unset";
 
-/// Properties that are set.
+/// Properties to set.
 #[derive(Debug)]
 pub struct Properties(Map<String, Value>);
 
@@ -60,7 +59,7 @@ body! {
     }
 }
 
-/// Checks that there is the person of a path.
+/// Checks that the person of a path exists.
 async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
     let id: String = part(path, "id")?;
     persons::find_one(&cx.app, cx.who.project.id, &id).await.map(drop)
@@ -134,7 +133,7 @@ impl InQuery for UnsetInQuery {
     }
 }
 
-/// The same in a body.
+/// The same field in a body.
 #[derive(Debug)]
 pub struct UnsetInBody(Option<String>);
 
@@ -176,7 +175,7 @@ impl Operation for DeleteProperty {
     }
 }
 
-/// A distinct id; only texts are one.
+/// A distinct id; only a text is valid.
 #[derive(Debug)]
 pub struct DistinctId;
 
@@ -263,9 +262,9 @@ impl JsonSchema for PropertyUnset {
     }
 }
 
-/// Logs an operation on `persons` persons, and waits until it has taken effect. Returns the numbers
-/// of the persons that it changed. It does not change a person that was merged away or deleted
-/// before the operation was logged, or that already has the requested state.
+/// Logs an operation on `persons` persons, and waits until it has taken effect. Returns the numbers of the persons that
+/// it changed. It does not change a person that was merged away or deleted before the operation was logged, or that
+/// already has the requested state.
 pub(super) async fn operate(
     app: &App,
     asker: &Principal,
@@ -299,8 +298,7 @@ pub(in crate::routes) async fn carry_out(
     app.node.metadata.items_logged(&entries).await.map_err(problem)
 }
 
-/// A person after an operation has changed it: its current state, or the person that it was merged
-/// into since.
+/// A person after an operation has changed it: its current state, or the person that it was merged into since.
 pub(super) async fn find_again(
     app: &App,
     project: ProjectId,

@@ -33,8 +33,8 @@ use weir_ingest::operation::Action;
 /// Most persons that one request may delete (PostHog's figure).
 const BULK_MAX: usize = 1000;
 
-/// Most distinct ids whose events wait to be removed from files: their state is in memory, about 100
-/// bytes each. Above it, further requests are answered 503.
+/// Most distinct ids whose events wait to be removed from files: their state is in memory, about 100 bytes each. Above
+/// it, further requests are answered 503.
 const PENDING_IDS_MAX: usize = 1_000_000;
 
 /// Query values that mean no, besides an absent parameter; case-insensitive.
@@ -51,7 +51,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What either the query or the body asks for.
+    /// Combines the flags of the query and the body: each applies if either sets it.
     fn of(query: (IsYes, IsYes), body: &DeletionWrite) -> Self {
         let (IsYes(events), IsYes(keep)) = query;
         let events = body.delete_events.unwrap_or(false) || events;
@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// Whether a parameter is there, and says yes.
+/// Whether a parameter is given and true, by [`NO`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IsYes(pub bool);
 
@@ -203,7 +203,7 @@ body! {
     }
 }
 
-/// What of which persons is deleted.
+/// The parsed body: what is deleted, and the persons.
 #[derive(Debug)]
 pub struct Bulk {
     deletion: DeletionWrite,

@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 type Piece = Result<Bytes, StreamError>;
 
-/// All persons that match a question, up to [`LINES_MAX`].
+/// All persons that match a query, up to [`LINES_MAX`].
 #[derive(Debug)]
 pub struct Export {
     found: Found,
@@ -38,7 +38,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Finds them.
+    /// Finds the persons.
     pub(super) async fn of(
         cx: &Context<Principal>,
         question: PersonsQuestion,

@@ -1,4 +1,4 @@
-//! The filters of a list of persons, [`Filters`]: from the query of a request to a [`PersonsQuestion`].
+//! The filters of a list of persons, [`Filters`]: parses the query string of a request into a [`PersonsQuestion`].
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use weir_event::predicate::moment::{Moment, Now};
 use weir_event::predicate::tree::{Tree, TreeError};
 use weir_query::persons::people::PersonsQuestion;
 
-/// To which persons a list is limited. An empty parameter counts as absent.
+/// The filters of a list of persons. An empty parameter counts as absent.
 #[derive(Debug, Default)]
 pub struct Filters {
     pub(super) question: PersonsQuestion,
@@ -29,18 +29,18 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Those with a distinct id.
+    /// The person with a distinct id.
     pub(in crate::routes) fn of_distinct_id(id: &str) -> Self {
         let distinct_id = Some(id.to_owned());
         let question = PersonsQuestion { distinct_id, ..PersonsQuestion::default() };
         Self { question, ..Self::default() }
     }
 
-    /// Those of a search who fulfil filters of properties, a JSON text; empty texts limit nothing.
+    /// Persons that match a search and filters on properties, a JSON text; empty texts match all.
     ///
     /// # Errors
     ///
-    /// 400: wrong filters.
+    /// 400 for invalid filters.
     pub(in crate::routes) fn of_search(search: &str, filters: &str) -> Result<Self, Problem> {
         let filters = Some(filters).filter(|text| !text.is_empty()).map(Cow::Borrowed);
         let search = Some(search.to_owned()).filter(|text| !text.is_empty());
@@ -49,7 +49,7 @@ impl Filters {
         Ok(Self { question, ..Self::default() })
     }
 
-    /// The time of `updated_after`.
+    /// The lower bound of `updated_after`.
     pub(super) fn changed_after(&self, now: Now) -> Result<Option<UnixMicros>, Problem> {
         let Some(text) = &self.updated_after else { return Ok(None) };
         let time = Moment::parse(text).and_then(|moment| moment.resolve(now));
@@ -106,7 +106,7 @@ impl InQuery for Filters {
     }
 }
 
-/// The items of a list with commas.
+/// The items of a list separated by commas.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }

@@ -1,6 +1,6 @@
-//! `POST persons/:id/split/`: undoes merges. Every distinct id that the person does not keep becomes
-//! a separate person without properties. The person keeps its number and its properties, as in newer
-//! versions of PostHog (older ones cleared them if the request named no id).
+//! `POST persons/:id/split/`: undoes merges. Every distinct id that the person does not keep becomes a separate person
+//! without properties. The person keeps its number and its properties, as in newer versions of PostHog (older ones
+//! cleared them if the request named no id).
 //!
 //! The operation goes through the log like an event: it is ordered among the events and survives a
 //! crash. The response is sent when it has taken effect.
@@ -26,7 +26,7 @@ use weir_ingest::operation::Action;
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
 
-/// A distinct id, exactly. Null counts as absent.
+/// A distinct id, with its white space. Null counts as absent.
 #[derive(Debug)]
 pub struct Main(String);
 
@@ -44,7 +44,7 @@ impl Field for Option<Main> {
     }
 }
 
-/// Distinct ids, exactly. Null counts as absent.
+/// Distinct ids, with their white space. Null counts as absent.
 #[derive(Debug)]
 pub struct Leaving(pub Vec<String>);
 
@@ -63,7 +63,7 @@ impl Field for Option<Leaving> {
     }
 }
 
-/// What changes nothing.
+/// A field that has no effect and is not read.
 #[derive(Debug)]
 pub struct Unread;
 
@@ -124,7 +124,7 @@ impl Operation for Perform {
     }
 }
 
-/// The id that the person keeps, or the ids that leave it.
+/// The id that the person keeps, or the ids that are split off.
 fn wanted(split: Split, ids: &[String]) -> Result<(Option<String>, Option<Vec<String>>), Problem> {
     let Split { main_distinct_id, distinct_ids_to_split, properties: _unread } = split;
     let main = main_distinct_id.map(|Main(id)| id);
@@ -140,8 +140,7 @@ fn wanted(split: Split, ids: &[String]) -> Result<(Option<String>, Option<Vec<St
     Ok((main, leaving))
 }
 
-/// Validates the list by PostHog's rules. One id has to stay: a person without an id could not be
-/// reached.
+/// Validates the list by PostHog's rules. One id has to stay: a person without an id could not be reached.
 fn leaving(texts: Vec<String>, ids: &[String]) -> Result<Vec<String>, Problem> {
     let refused = |detail: String| refused(LEAVING, "invalid_input", detail);
     if texts.is_empty() {

@@ -1,9 +1,9 @@
 //! `GET persons/:id/properties_timeline/`: when the properties in a query changed for a person, or with
-//! `aggregation_group_type_index` for the groups of its events, and how many events of the query lie
-//! between two changes.
+//! `aggregation_group_type_index` for the groups of its events, and how many events of the query lie between two
+//! changes.
 //!
-//! As in PostHog, the names of the series select the events, and their filters only determine which properties
-//! are crucial. How the changes are found is in [`timeline`](weir_insights::timeline).
+//! As in PostHog, the names of the series select the events, and their filters only determine which properties are
+//! crucial. The changes are computed in [`timeline`](weir_insights::timeline).
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -50,7 +50,7 @@ impl Operation for Values {
 /// Values and their counts.
 #[derive(Debug)]
 pub(in crate::routes) struct Tally {
-    /// In lower case; empty matches all.
+    /// The substring to search for, in lower case; empty matches all.
     part: String,
     counts: HashMap<String, usize>,
 }

@@ -1,5 +1,5 @@
-//! Persons and groups by nodes: those behind a point of an insight, in its order ([`people_of`]), and lists of selected
-//! columns of these, of everybody, and of those whose ids SQL gives.
+//! Persons and groups as query nodes: those behind a point of an insight, in its order ([`people_of`]), and lists of
+//! selected columns: of those behind a point, of all persons or groups, and of those whose ids SQL returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use weir_query::kernel::error::QueryError;
 use weir_query::persons::people::Part;
 use weir_wire::query_node::SQL;
 
-/// Kinds of nodes that say which persons of an insight are meant.
+/// Kinds of nodes that select the persons behind a point of an insight.
 pub(super) const SOURCES: [&str; 4] = [
     "InsightActorsQuery",
     "FunnelsActorsQuery",
@@ -39,35 +39,35 @@ pub(super) const SOURCES: [&str; 4] = [
     "StickinessActorsQuery",
 ];
 
-/// Columns of persons and groups behind a point that are known without a look at their table.
+/// Columns of persons and groups behind a point that need no query on their table.
 const COLUMNS: [&str; 8] =
     ["actor", "person", "group", "id", "created_at", "event_count", "value", "appearances"];
 
-/// Persons of a page, unless the request says otherwise (PostHog's figure).
+/// Persons per page by default (PostHog's figure).
 const LIMIT: usize = 100;
 
 /// Most persons of a page.
 const LIMIT_MAX: usize = 1000;
 
-/// Most persons of a row of a retention among whom those of a cell are looked for: the most active ones.
+/// Most persons of a row of a retention that are searched for those of a cell: the most active ones.
 const CELL_ACTORS_MAX: usize = 100_000;
 
-/// Most distinct ids of one person in an answer (PostHog's figure).
+/// Most distinct ids of one person in a result (PostHog's figure).
 const IDS_MAX: usize = 1000;
 
-/// Which persons or groups are asked for, and what of them.
+/// A query for persons or groups.
 #[derive(Clone, Debug)]
 pub(in crate::routes) enum ActorsQuestion {
-    /// A page of those behind a point, in the order of the insight.
+    /// A page of the persons or groups behind a point, in the order of the insight.
     Behind {
-        /// Whom.
+        /// The point.
         point: Box<Behind>,
-        /// Which of them.
+        /// Offset and limit.
         part: Part,
-        /// Known columns.
+        /// The selected columns, all of [`COLUMNS`].
         columns: Vec<&'static str>,
     },
-    /// A list, of those behind a point if there is one.
+    /// A list with selected columns; of those behind a point, if there is one.
     List(Box<ActorsQuery>, Option<Box<Behind>>),
 }
 
@@ -79,11 +79,11 @@ pub(in crate::routes) struct Behind {
 }
 
 impl ActorsQuestion {
-    /// Reads a node of this kind.
+    /// Parses a node of this kind.
     ///
     /// # Errors
     ///
-    /// 400: a field is malformed, has too much, or asks for something that is not available.
+    /// 400: a field is malformed, has too many values, or requests something that is not available.
     pub(super) fn parse(kind: &str, node: &Value) -> Result<Self, Problem> {
         let invalid = |error: NodeError| invalid(&error);
         if kind == actor_list::GROUPS {
@@ -124,7 +124,7 @@ impl ActorsQuestion {
         }
     }
 
-    /// The insight that it is about, if it is about one.
+    /// The insight of the point; `None` without a point.
     pub(super) fn insight(&self) -> Option<&Insight> {
         match self {
             Self::Behind { point, .. } => Some(&point.insight),
@@ -132,7 +132,7 @@ impl ActorsQuestion {
         }
     }
 
-    /// Adds what its answer depends on.
+    /// Adds the dependencies of the result.
     pub(super) fn depend(&self, on: &mut Dependence<'_>) {
         match self {
             Self::Behind { point, part: _, columns: _ } => point.insight.depend(on),
@@ -143,7 +143,7 @@ impl ActorsQuestion {
         }
     }
 
-    /// The answer.
+    /// Runs the query.
     pub(super) async fn answer(
         &self,
         app: &App,
@@ -170,7 +170,7 @@ impl ActorsQuestion {
     }
 }
 
-/// The point of an insight that the node at `path` says, of those actors that are called as `searched`.
+/// Parses the point of an insight from the node at `path`; only actors that match the search `searched` are behind it.
 fn behind(source: &Value, path: &str, searched: Option<&str>) -> Result<Behind, NodeError> {
     let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
     let insight = Insight::parse(insight)?;
@@ -181,7 +181,8 @@ fn behind(source: &Value, path: &str, searched: Option<&str>) -> Result<Behind, 
     Ok(Behind { insight, actors })
 }
 
-/// The columns that a list selects, if all of them are known, in the order of the insight and without filters.
+/// The columns that a list selects, if all are in [`COLUMNS`], the order is that of the insight, and there are no
+/// filters.
 fn known(list: &ListQuery) -> Option<Vec<&'static str>> {
     let is_given = |own: &Option<Properties>| {
         own.as_ref().is_some_and(|Properties(filters)| !is_nothing(filters))
@@ -219,16 +220,16 @@ async fn all(
 #[derive(Debug)]
 pub(in crate::routes) struct People {
     found: Vec<Actor>,
-    /// As lists of persons show them.
+    /// In the form of lists of persons.
     pub(in crate::routes) people: Vec<Value>,
-    /// Whether there are more after them.
+    /// Whether there are more after this page.
     pub(in crate::routes) has_more: bool,
-    /// Which part of all they are.
+    /// Offset and limit of this page.
     pub(in crate::routes) part: Part,
 }
 
-/// A page of the persons behind the point that `source` says; with a `cell` those of a row of a retention who were active
-/// in this cell of it.
+/// A page of the persons behind the point in `source`; with a `cell`, only those persons of a row of a retention who
+/// were active in this cell.
 pub(in crate::routes) async fn people_of(
     app: &App,
     project: &Project,
@@ -265,7 +266,7 @@ async fn found(
     Ok(People { found, people, has_more, part })
 }
 
-/// The persons behind a point as rows of known columns.
+/// The persons behind a point as rows of the selected columns.
 fn told(people: &People, columns: &[&str], took: Duration) -> Result<Answered, NodeError> {
     let People { found, people, has_more, part } = people;
     let rows = found.iter().zip(people).map(|(actor, person)| row(actor, person, columns));
@@ -312,8 +313,8 @@ fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
     columns.iter().map(cell).collect()
 }
 
-/// The persons or groups in their order, as lists of them show them, with the number that each adds to the point. One
-/// that was deleted meanwhile, or never had properties, has its id alone.
+/// The persons or groups in their order, in the form of lists, with the number that each contributes to the point. One
+/// that was deleted meanwhile, or never had properties, has only its id.
 pub(in crate::routes) async fn people(
     app: &App,
     project: &Project,
@@ -339,7 +340,7 @@ async fn bodies(app: &App, project: &Project, actors: &[Actor]) -> Result<Vec<Va
     read.await
 }
 
-/// A person or a group as a list of actors shows it.
+/// A person or a group in the form of a list of actors.
 fn actor(view: &View, project: &Project, who: &Who) -> Result<Value, IdentityError> {
     let (mut body, kind) = match who {
         Who::Person(id) => {
@@ -363,7 +364,7 @@ fn actor(view: &View, project: &Project, who: &Who) -> Result<Value, IdentityErr
     Ok(body)
 }
 
-/// A group as a list of actors shows it. Properties have a second name in answers to queries.
+/// A group in the form of a list of actors. Results of queries contain the properties under a second name, too.
 fn group_body(index: u8, key: &str, group: Option<Group>) -> Value {
     let created_at = group.as_ref().map(|group| group.created_at.to_rfc3339());
     let properties = group.map(|group| group.properties).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Answers to queries as clients get them: [`Answer`]; [`Told`], whose text is put together from what is kept of an answer
-//! and what depends on the request; [`Later`], before there is one.
+//! Responses to queries: [`Answer`]; [`Told`], which combines a cached result with the fields that depend on the
+//! request; [`Later`], for a result that is not ready yet.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use weir_insights::jobs::{KEPT, Outcome, Status};
 use weir_insights::{ProjectSettings, cache};
 use weir_query::output::rows::Format;
 
-/// Answers up to this length are sent in one piece.
+/// Longest results that are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Formats of a response; the first is the default.
@@ -33,7 +33,7 @@ pub(in crate::routes) const FORMATS: [(&str, Format); 5] = [
     ("arrow", Format::Arrow),
 ];
 
-/// The media type of an answer.
+/// The media type of a response in this format.
 pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
     HeaderValue::from_static(match format {
         Format::Json => "application/x-ndjson",
@@ -44,16 +44,16 @@ pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
     })
 }
 
-/// The answer to a query.
+/// Result of a query.
 #[derive(Debug)]
 pub enum Answer {
-    /// To a node.
+    /// The result of a node.
     Told(Told),
-    /// None, since only a kept one was asked for; the key under which one would be.
+    /// Only a cached result was requested, and there is none under this key.
     NotKept(Key),
-    /// It comes later.
+    /// The result is computed later.
     Later(Later),
-    /// Rows of SQL as a file.
+    /// The result of SQL as a file.
     File(Format, Bytes),
 }
 
@@ -96,11 +96,11 @@ impl Output for Answer {
     }
 }
 
-/// The rows of an answer that has some.
+/// The rows of a result that consists of rows.
 ///
 /// # Errors
 ///
-/// It is no JSON: a bug.
+/// It is not JSON: a bug.
 pub(in crate::routes) fn rows(answer: &cache::Answer) -> Result<Rows, Problem> {
     let failed = |error| Problem::of(Kind::Internal, &error);
     let mut told = answer.told().map_err(failed)?;
@@ -109,20 +109,20 @@ pub(in crate::routes) fn rows(answer: &cache::Answer) -> Result<Rows, Problem> {
     Ok(Rows::of(part("columns"), part("types"), results))
 }
 
-/// An answer to one request for a node.
+/// The result of one request for a node.
 #[derive(Debug)]
 pub struct Told {
-    /// The key under which it is kept.
+    /// The cache key.
     pub(super) key: Key,
-    /// What is kept.
+    /// The cached part.
     pub(in crate::routes) answer: Arc<cache::Answer>,
     /// The settings of the project.
     pub(super) owner: ProjectSettings,
-    /// Whether it was kept before.
+    /// Whether it came from the cache.
     pub(super) is_cached: bool,
 }
 
-/// What the answer to a node has besides what is kept of it.
+/// The fields of a response to a node besides the cached part.
 #[derive(Debug, Serialize)]
 struct Envelope<'a> {
     timezone: &'a str,
@@ -135,7 +135,7 @@ struct Envelope<'a> {
 }
 
 impl Told {
-    /// What stands before and behind the results.
+    /// The text before and after the results.
     fn around(&self) -> Result<(&'static str, String), Problem> {
         let envelope = Envelope {
             timezone: &self.owner.timezone,
@@ -152,7 +152,7 @@ impl Told {
         Ok(("{\"results\":", format!(",{},{envelope}", self.answer.fields)))
     }
 
-    /// Adds its text to another one.
+    /// Appends its text to another one.
     pub(super) fn add_to(&self, text: &mut Vec<u8>) -> Result<(), Problem> {
         let (before, behind) = self.around()?;
         text.extend_from_slice(before.as_bytes());
@@ -161,7 +161,7 @@ impl Told {
         Ok(())
     }
 
-    /// The response. Pieces avoid a copy of a long one.
+    /// The response. A long one is sent in pieces, which avoids a copy.
     fn response(&self) -> Result<Response, Problem> {
         let results = self.answer.results.clone();
         if results.len() <= PIECE_BYTES {
@@ -199,12 +199,12 @@ pub(super) struct StatusBody<'s> {
     dashboard_id: Option<()>,
 }
 
-/// A query that is answered later.
+/// A query whose result is computed while the client does not wait.
 #[derive(Debug)]
 pub struct Later {
-    /// The name under which the client asks for it.
+    /// The id under which the client fetches the result.
     pub(super) id: String,
-    /// What has become of it.
+    /// The status of the query.
     pub(super) status: Status,
     /// The settings of the project.
     pub(super) owner: ProjectSettings,
@@ -250,7 +250,7 @@ impl Output for Later {
     }
 }
 
-/// What has become of a query, without the answer.
+/// The status of a query, without its result.
 pub(super) fn status_body<'s>(
     id: &'s str,
     status: &'s Status,
@@ -267,7 +267,7 @@ pub(super) fn status_body<'s>(
         query_async: !status.is_waited,
         complete: ended.is_some(),
         error: error.is_some(),
-        // What is the server's fault tells nothing of the server.
+        // Internal errors reveal nothing about the server.
         error_message: error.filter(|(_, is_fault)| !is_fault).map(|(detail, _)| detail),
         start_time: status.started_at.to_rfc3339(),
         pickup_time: status.started_at.to_rfc3339(),

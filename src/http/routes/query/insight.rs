@@ -1,5 +1,5 @@
-//! Questions by nodes: `{"query": {"kind": "TrendsQuery", ...}}`. Their answers may be kept ones, and may be computed while
-//! the client does not wait.
+//! Queries as nodes: `{"query": {"kind": "TrendsQuery", ...}}`. Their results may come from the cache, and may be
+//! computed while the client does not wait.
 
 use std::sync::Arc;
 
@@ -19,13 +19,14 @@ use weir_insights::{InsightError, ProjectSettings, cache};
 use weir_metadata::accounts::Project;
 use weir_wire::query_node;
 
-/// The kind of a node, and the node without what only says how it is shown.
+/// The kind of a node, and the node without its display settings.
 pub(in crate::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
     let node = query_node::unwrapped(node);
     (node.get("kind").and_then(Value::as_str), node)
 }
 
-/// The answer to a node. `id` is the name under which the client will ask for an answer that comes later, or cancel it.
+/// The result of a node. `id` is the id under which the client will fetch a result that is computed later, or cancel
+/// the query.
 pub(super) async fn answer(
     app: &App,
     asker: &Principal,
@@ -54,7 +55,7 @@ pub(super) async fn answer(
     Ok(Answer::Told(Told { key, answer, owner, is_cached: false }))
 }
 
-/// The answer to a node of a project, and whether it is a kept one, which is given while it is still right.
+/// The result of a node of a project, and whether it is a cached one, which is returned while it is valid.
 pub(in crate::routes) async fn kept_or_computed(
     app: &App,
     project: &Project,
@@ -73,18 +74,18 @@ pub(in crate::routes) async fn kept_or_computed(
     }
 }
 
-/// What a question depends on besides its request.
+/// The project's settings that a query depends on besides its request.
 pub(in crate::routes) fn settings(project: &Project) -> ProjectSettings {
     ProjectSettings::of(project)
 }
 
-/// The response to a refused node. Nested names are joined as in all errors.
+/// The problem for an invalid node. Nested names are joined as in all errors.
 pub(super) fn invalid(error: &NodeError) -> Problem {
     let name = format!("query__{}", error.field.replace('.', "__"));
     refused(name, "invalid_input", error.detail.clone())
 }
 
-/// The response to a failed question.
+/// The problem for a failed query.
 pub(in crate::routes) fn problem(error: InsightError) -> Problem {
     match error {
         InsightError::Node(error) => invalid(&error),

@@ -1,5 +1,5 @@
-//! What a node asks ([`Question`]): an insight, who is behind one, SQL, or a list of events or actors. All are answered
-//! alike, and their answers are kept and may come later.
+//! A parsed query node ([`Question`]): an insight, the persons behind a point of one, SQL, or a list of events or
+//! actors. All run in the same way, and their results are cached and may be computed later.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use weir_wire::query_node::SQL;
 /// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;
 
-/// Most events that a slow question is told with.
+/// Most event names in the log entry of a slow query.
 const EVENTS_TOLD_MAX: usize = 10;
 
-/// What a node asks.
+/// A query, parsed from a node.
 #[derive(Clone, Debug)]
 pub(in crate::routes) enum Question {
     /// An insight.
@@ -43,11 +43,11 @@ pub(in crate::routes) enum Question {
 }
 
 impl Question {
-    /// Reads a node that nothing is around any more.
+    /// Parses a node without any node around it.
     ///
     /// # Errors
     ///
-    /// 400: its kind or a field is unknown, or a field is malformed or asks for something that is not available.
+    /// 400: its kind or a field is unknown, or a field is malformed or requests something that is not available.
     pub(in crate::routes) fn parse(kind: Option<&str>, node: &Value) -> Result<Self, Problem> {
         check::check(node).map_err(|error| invalid(&error))?;
         match kind {
@@ -75,7 +75,7 @@ impl Question {
         }
     }
 
-    /// What its answer depends on besides its node and what is stored.
+    /// The dependencies of its result besides the node and the stored data.
     fn dependence<'q>(&self, owner: &'q ProjectSettings, now: UnixMicros) -> Dependence<'q> {
         let mut on = Dependence::new(owner, now);
         match self {
@@ -87,7 +87,7 @@ impl Question {
         on
     }
 
-    /// The key of its answer as of now; `node` is what it was read from.
+    /// The cache key of its result as of now; `node` is the node that it was parsed from.
     pub(in crate::routes) fn key(
         &self,
         node: &Value,
@@ -97,11 +97,11 @@ impl Question {
         Key::of(node, owner, &self.dependence(owner, now))
     }
 
-    /// The kept answer, if it is still right.
+    /// The cached result, if it is still valid.
     ///
     /// # Errors
     ///
-    /// 400: it names an action that is not there any more.
+    /// 400: it names an action that does not exist any more.
     pub(in crate::routes) fn kept(
         &self,
         app: &App,
@@ -124,14 +124,14 @@ impl Question {
         Ok(answer)
     }
 
-    /// A new answer, which is kept if it may stay right.
+    /// Computes the result, and caches it if it is cacheable.
     pub(in crate::routes) async fn computed(
         &self,
         app: &App,
         (key, node): (&Key, &Value),
         owner: &ProjectSettings,
     ) -> Result<Arc<Answer>, InsightError> {
-        // Some hundreds of milliseconds for the numbers of a long one.
+        // On the threads for queries: converting the numbers of a long result takes some hundreds of milliseconds.
         let (question, own, settings) = (self.clone(), app.clone(), owner.clone());
         let answer = Box::pin(async move { question.answer(&own, &settings).await });
         let answer = async { app.engine.apart(answer).await? };
@@ -159,7 +159,7 @@ impl Question {
     }
 }
 
-/// An answer of which it is noted how long it took.
+/// Runs `answering`, and records its duration for the list of slow queries.
 pub(super) async fn noted<T, E>(
     app: &App,
     project: ProjectId,
@@ -173,7 +173,7 @@ pub(super) async fn noted<T, E>(
     answer
 }
 
-/// What a node asks, in short: its SQL, or its kind and the events that it names.
+/// A short description of a node: its SQL, or its kind and the events that it names.
 pub(super) fn told(node: &Value) -> String {
     let text = |node: &Value, name: &str| {
         node.get(name).and_then(Value::as_str).map(str::to_owned).unwrap_or_default()
@@ -189,7 +189,7 @@ pub(super) fn told(node: &Value) -> String {
     if names.is_empty() { kind } else { format!("{kind}: {}", names.join(", ")) }
 }
 
-/// The SQL of a node.
+/// Parses a SQL node.
 pub(super) fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
     let is_absent = node.get("query").is_none_or(|sent| sent.is_null() || sent.is_string());
     SqlQuery::parse(node).map_err(|error| match error {

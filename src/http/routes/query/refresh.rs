@@ -1,4 +1,4 @@
-//! How an answer is obtained: the fields `refresh`, `async` and `client_query_id` of a query.
+//! Controls how a result is obtained: the fields `refresh`, `async` and `client_query_id` of a query.
 
 use serde_json::Value;
 
@@ -13,22 +13,22 @@ const NAMES: [(&str, Refresh); 6] = [
     ("force_blocking", Refresh::ForceBlocking),
     ("force_cache", Refresh::ForceCache),
     ("async", Refresh::Async),
-    // A kept answer is never out of date, so there is nothing to be lazy about.
+    // A cached result is never out of date, so the lazy mode does not differ.
     ("lazy_async", Refresh::Async),
     ("force_async", Refresh::ForceAsync),
 ];
 
-/// How an answer is obtained.
+/// How a result is obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::routes) enum Refresh {
-    /// The kept one if it is still right, else a new one.
+    /// The cached one if it is still valid, else a new one.
     #[default]
     Blocking,
     /// A new one.
     ForceBlocking,
-    /// The kept one or none.
+    /// The cached one, or none.
     ForceCache,
-    /// The kept one if it is still right, else a new one later.
+    /// The cached one if it is still valid, else a new one later.
     Async,
     /// A new one later.
     ForceAsync,
@@ -46,7 +46,7 @@ impl Refresh {
         }
     }
 
-    /// Reads the parameter `refresh` of a saved insight. Without one, a kept answer is told or none.
+    /// Reads the parameter `refresh` of a saved insight. Without it, only a cached result is returned.
     pub(in crate::routes) fn of(request: &Request) -> Result<Self, Problem> {
         match request.query("refresh").as_deref() {
             None | Some("" | "false" | "0") => Ok(Self::ForceCache),
@@ -62,18 +62,18 @@ impl Refresh {
         known.map(|(_, refresh)| *refresh).ok_or_else(wrong)
     }
 
-    /// Whether a kept answer will do.
+    /// Whether a cached result is accepted.
     pub(in crate::routes) fn takes_kept(self) -> bool {
         matches!(self, Self::Blocking | Self::ForceCache | Self::Async)
     }
 
-    /// Whether a new answer is computed while the client does not wait.
+    /// Whether a new result is computed while the client does not wait.
     pub(in crate::routes) fn is_later(self) -> bool {
         matches!(self, Self::Async | Self::ForceAsync)
     }
 }
 
-/// Reads the id under which a client will ask for its query.
+/// Reads the id under which a client will fetch or cancel its query.
 pub(super) fn client_query_id(fields: &mut Fields) -> Result<Option<String>, Problem> {
     const NAME: &str = "client_query_id";
     match fields.nullable_value(NAME).flatten() {

@@ -1,5 +1,5 @@
-//! Answers that are computed while the client does not wait: how this begins ([`begin`]); those that it waits for and may
-//! cancel ([`cancellable`]); and `P/query/:id/`, where clients ask for the former and cancel both.
+//! Queries that are computed while the client does not wait ([`begin`]), queries that the client waits for and may
+//! cancel ([`cancellable`]), and `P/query/:id/`, where clients fetch the former and cancel both.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,7 +30,7 @@ use weir_insights::{InsightError, ProjectSettings};
 use weir_metadata::accounts::KeyId;
 use weir_metadata::members::Level;
 
-/// Begins to compute an answer: 202.
+/// Starts to compute a result later: 202.
 pub(super) fn begin(
     app: &App,
     asker: &Principal,
@@ -42,8 +42,8 @@ pub(super) fn begin(
     Ok(Later { id, status, owner })
 }
 
-/// Begins to compute a saved insight, unless it is computed already: the `query_status`. Its id is the key of its
-/// answer.
+/// Starts to compute a saved insight, unless that is running already. Returns the `query_status`. Its id is the cache
+/// key of the result.
 pub(in crate::routes) fn begin_saved(
     app: &App,
     by: KeyId,
@@ -80,7 +80,7 @@ fn begun(
     let work = async move {
         let tasks = own.node.tasks.0.clone();
         let computing = compute(&own, &ticket, (key, query, question), &owner);
-        // What is cut short ends its queries.
+        // Dropping the computation ends its queries.
         tokio::select! {
             () = computing => {}
             () = ticket.stopped() => {}
@@ -135,11 +135,11 @@ impl Operation for Retrieve {
     }
 }
 
-/// What `computing` gives, which can be cancelled under this id meanwhile.
+/// Runs `computing`, which can be cancelled under this id meanwhile.
 ///
 /// # Errors
 ///
-/// 400: it was cancelled. Else those of `computing`.
+/// 400 if it was cancelled; else those of `computing`.
 pub(in crate::routes) async fn cancellable<T>(
     app: &App,
     asker: &Principal,
@@ -149,14 +149,14 @@ pub(in crate::routes) async fn cancellable<T>(
     let id = id.map(|id| (asker.project.id, id));
     let waiting = id.and_then(|id| app.node.jobs.wait(id, asker.key.id, app.node.clock.now()));
     let Some(ticket) = waiting else { return computing.await };
-    // What is cut short ends its queries.
+    // Dropping the computation ends its queries.
     tokio::select! {
         answer = computing => answer,
         () = ticket.stopped() => Err(Problem::new(Kind::Invalid, "query_cancelled", CANCELLED)),
     }
 }
 
-/// The name of a query, which a client gave it.
+/// The `client_query_id` of a query.
 #[derive(Debug)]
 pub struct Named(String);
 
@@ -217,11 +217,11 @@ impl Operation for Cancel {
     }
 }
 
-/// Cancels a running query; false if there is none.
+/// Cancels a running query; false if no such query is running.
 ///
 /// # Errors
 ///
-/// 403 for a query of another key, unless the asker has all rights of an admin.
+/// 403 for a query of another key, unless the caller has all rights of an admin.
 fn stop(app: &App, asker: &Principal, id: &(ProjectId, String)) -> Result<bool, Problem> {
     let is_allowed = |by: KeyId| {
         let has_all = auth::grants(&asker.key, "*:write");

@@ -1,4 +1,4 @@
-//! Warnings about events that nobody has sent: an answer of zeros may be that of a misspelt name.
+//! Warnings about event names that were never sent: a result of zeros may be due to a misspelt name.
 
 use weir_api::node::nearest::nearest;
 use weir_app::App;
@@ -9,13 +9,13 @@ use weir_metadata::error::MetadataError;
 /// Most names that are looked up.
 const NAMES_MAX: usize = 26;
 
-/// Most names of events that are compared with one that is not known.
+/// Most names of events that are compared with an unknown one.
 const COMPARED_MAX: u32 = 1000;
 
-/// A warning for each of the names of events that no definition has. While the definitions cannot be read, there is none.
+/// A warning for each event name without a definition. No warnings if the definitions cannot be read.
 pub(super) async fn events(app: &App, project: ProjectId, names: Vec<String>) -> Vec<Warning> {
     let unknown = missing(app, project, names).await;
-    // Definitions of events that were just acknowledged may still be on their way.
+    // Definitions of events that were just acknowledged may not be written yet.
     if unknown.is_empty() || app.engine.wait().await.is_err() {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ pub(super) async fn events(app: &App, project: ProjectId, names: Vec<String>) ->
     unknown.into_iter().map(warning).collect()
 }
 
-/// The different names that no definition has.
+/// The distinct names without a definition.
 async fn missing(app: &App, project: ProjectId, mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
     names.dedup();

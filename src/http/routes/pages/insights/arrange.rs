@@ -1,5 +1,5 @@
-//! Changing what was saved: dashboards with their tiles, insights, and links to both. All changes are
-//! operations of the API.
+//! Changes of dashboards with their tiles, of saved insights, and of links to both. All changes are operations of the
+//! API.
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ use weir_web::state::parameters::{Parameters, Wrong};
 use weir_web::state::range::Range;
 use weir_web::state::stored::filters_of;
 
-/// What can be done with a dashboard.
+/// Actions on a dashboard.
 const OF_BOARDS: [&str; 9] =
     ["save", "up", "down", "wide", "narrow", "remove", "add", "text", "delete"];
 
-/// What can be done with a link.
+/// Actions on a link.
 const OF_LINKS: [&str; 7] = ["on", "off", "new", "lock", "unlock", "add", "remove"];
 
 /// `GET dashboard/:id/edit`.
@@ -105,7 +105,7 @@ pub(in crate::routes::pages) async fn change(mut visit: Visit) -> Result<Sent, P
     Ok(Sent::Other(see_other(&next)?))
 }
 
-/// Changes the fields of a document that are in an object.
+/// Changes the given fields of a document.
 pub(super) async fn update<K: DocumentKind>(
     asking: &Asking,
     id: i64,
@@ -116,7 +116,7 @@ pub(super) async fn update<K: DocumentKind>(
     Ok(())
 }
 
-/// What a form says of a dashboard itself. Filters that it has no fields for stay.
+/// The fields of a dashboard in a form. Filters for which the form has no fields stay.
 fn board_fields(document: &Document, form: &mut Parameters) -> Result<Value, Wrong> {
     let filters = document.fields.get("filters").and_then(Value::as_object);
     let mut filters = filters.cloned().unwrap_or_default();
@@ -156,7 +156,7 @@ fn arrange(placed: &mut [Placed], tile: i64, what: &str) -> Result<(), Problem> 
     Ok(())
 }
 
-/// The tiles with places in their order, two halves in a row.
+/// The layout of the tiles in their order, with two of half width in a row.
 fn laid_out(placed: &[Placed]) -> Vec<Value> {
     let (mut x, mut y) = (0, 0);
     let mut tiles = Vec::with_capacity(placed.len());
@@ -198,7 +198,7 @@ pub(in crate::routes::pages) async fn change_insight(mut visit: Visit) -> Result
     Ok(Sent::Other(see_other(&next)?))
 }
 
-/// Puts an insight on a dashboard, which may have to be made.
+/// Puts an insight on a dashboard, which is created if the form requests a new one.
 async fn place(
     asking: &Asking,
     document: &Document,
@@ -272,7 +272,7 @@ async fn share<K: Linked>(mut visit: Visit, document: &Document) -> Result<Sent,
     Ok(Sent::Other(see_other(&back)?))
 }
 
-/// The page of a document.
+/// The URL of the page of a document.
 fn page_of(project: i64, document: &Document) -> String {
     match document.kind {
         Kind::Dashboard => links::dashboard(project, document.id),
@@ -280,7 +280,7 @@ fn page_of(project: i64, document: &Document) -> String {
     }
 }
 
-/// The card about the link to a document, for those who may see it.
+/// The card with the link to a document; `None` without the right to see it.
 pub(super) async fn link_of<K: Linked>(
     asking: &Asking,
     document: &Document,

@@ -1,5 +1,5 @@
-//! Dashboards: their list, one with its tiles, and making one; changing one is in `arrange`. Tiles are sent in the
-//! order in which their answers are ready, and all are of one state of the data.
+//! Dashboards: their list, one with its tiles, and creating one; changing one is in `arrange`. Tiles are sent in the
+//! order in which their results are ready, and all show the same state of the data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem
     Ok(Sent::Page(Page::new("Dashboards", content)))
 }
 
-/// `POST dashboard`: makes one.
+/// `POST dashboard`: creates one.
 pub(in crate::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
     let mut form = form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
@@ -61,7 +61,7 @@ pub(in crate::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem
     Ok(Sent::Other(see_other(&links::dashboard(visit.asking.project(), id))?))
 }
 
-/// The dashboard of an address.
+/// The dashboard in the URL.
 pub(super) async fn board_of(visit: &Visit) -> Result<Document, Problem> {
     let missing = || Problem::not_found("There is no such dashboard.");
     let id: i64 = visit.id().parse().map_err(|_| missing())?;
@@ -71,7 +71,8 @@ pub(super) async fn board_of(visit: &Visit) -> Result<Document, Problem> {
     if document.deleted { Err(missing()) } else { Ok(document) }
 }
 
-/// `GET dashboard/:id`. Its filters and variables hold for its insights; the dates of the address hold before its own.
+/// `GET dashboard/:id`. Its filters and variables apply to its insights; the dates in the URL take precedence over its
+/// own.
 pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let (app, project) = (&asking.app, asking.project());
@@ -124,14 +125,15 @@ pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem>
     Ok(Sent::Page(page))
 }
 
-/// The engines with the state that all tiles are of. The first tile that asks takes it, after the head of the page.
+/// The engines with the state of the data that all tiles show. The first tile takes it, after the head of the page is
+/// sent.
 async fn held_of<'c>(held: &'c OnceCell<App>, asking: &Asking) -> Result<&'c App, Problem> {
     let project = asking.asker.project.id;
     let take = || async { asking.app.holding(project).await.map_err(query::problem) };
     held.get_or_try_init(take).await
 }
 
-/// The filters of a range of dates.
+/// A range of dates as filters.
 fn dates_of(range: &Range) -> Map<String, Value> {
     match *range == Range::default() {
         true => Map::new(),
@@ -142,12 +144,12 @@ fn dates_of(range: &Range) -> Map<String, Value> {
     }
 }
 
-/// What an insight asks on a dashboard.
+/// The query of an insight on a dashboard.
 fn asked(insight: &DocumentText, frame: &Frame) -> Result<Option<Question>, Problem> {
     question_of(&insight.whole().map_err(problem)?.fields, frame)
 }
 
-/// A tile on its place, with its insight as it is stored.
+/// A tile with its place, and its insight in stored form.
 pub(super) struct Placed {
     pub(super) id: i64,
     pub(super) tile: Tile,
@@ -157,7 +159,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The tile as the API changes it: at a place, and over one half of the width or all of it.
+    /// The tile with another place, in the form that the API accepts: half of the width or all of it.
     pub(super) fn at(&self, (x, y, width): (i64, i64, i64)) -> Value {
         let mut layouts = self.layouts.clone();
         let place = json!({"x": x, "y": y, "w": width, "h": HEIGHT});
@@ -166,7 +168,7 @@ impl Placed {
     }
 }
 
-/// The tiles of a dashboard in the order of their places, without those of insights that are deleted.
+/// The tiles of a dashboard in the order of their places; tiles of deleted insights are left out.
 pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<Placed>, Problem> {
     let app = &asking.app;
     let mut held = asking.memory().reservation();
@@ -199,7 +201,7 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
     beside(&app.node.cpu, place).await
 }
 
-/// The answer of a tile.
+/// The result of a tile.
 async fn shown(
     asking: &Asking,
     app: &App,
@@ -217,7 +219,7 @@ async fn shown(
     }
 }
 
-/// The answer to an insight as a chart, with its time and the ways to have it elsewhere.
+/// The result of an insight as a chart, with its time range and links to the result in other tools.
 pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: &Value) -> Markup {
     let project = &asking.asker.project;
     let (exact, sketch) = (stored::question(node), stored::sketch(node));
@@ -241,7 +243,7 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
     }
 }
 
-/// The rows of a node.
+/// The rows of a query node.
 pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Rows, Problem> {
     let (answer, _) = insight::kept_or_computed(app, project, node).await?;
     beside(&app.node.cpu, move || answer::rows(&answer)).await

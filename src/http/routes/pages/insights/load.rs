@@ -1,4 +1,4 @@
-//! What pages of insights need to know of a project: as much of it as the key of the visitor may read.
+//! Data of a project for pages of insights, as far as the key of the visitor may read it.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ const SUGGESTED: u32 = 500;
 /// Most saved documents that one page lists.
 pub(super) const LISTED: usize = 500;
 
-/// The fields of a document that its line in a list is made of.
+/// The fields of a document that its row in a list needs.
 const READ: [&str; 8] =
     ["name", "derived_name", "short_id", "description", "query", "filters", "favorited", "pinned"];
 
-/// What the fields of a form suggest; a list that may not be read is empty.
+/// Suggestions of form fields; a list that the key may not read is empty.
 pub(in crate::routes::pages) async fn suggestions(
     app: &App,
     asker: &Principal,
@@ -59,7 +59,8 @@ pub(in crate::routes::pages) async fn suggestions(
     })
 }
 
-/// The saved documents of a kind, newest first; none if they may not be read. Of their queries they have what lists tell.
+/// The saved documents of a kind, newest first; empty if the key may not read them. Their queries are reduced to the
+/// parts that lists show.
 pub(in crate::routes::pages) async fn saved_of(
     app: &App,
     asker: &Principal,
@@ -89,12 +90,12 @@ pub(in crate::routes::pages) async fn saved_of(
     Ok(found)
 }
 
-/// A stored document as lists show it.
+/// A stored document in the form for lists.
 pub(super) fn listed(one: &DocumentText, snapshot: &Snapshot) -> Result<Saved, MetadataError> {
     Ok(saved(&one.with(&READ.map(Box::from))?, snapshot).outlined())
 }
 
-/// A document as its page shows it.
+/// A document in the form for its own page.
 pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
     let by = document.created_by.and_then(|id| snapshot.user(id));
     let zone = snapshot.project(document.project).and_then(|own| own.timezone.parse().ok());

@@ -1,5 +1,5 @@
-//! What the persons behind a step of a funnel did next: the event after their last one of that step. Of those who left
-//! it is what they did instead.
+//! The next events of the persons behind a step of a funnel: the event after the last one of that step. For persons who
+//! dropped off, the event that they did instead.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -15,17 +15,17 @@ use weir_web::state::node::node;
 use weir_web::state::point::Point;
 use weir_web::state::sql;
 
-/// Events that are told.
+/// Most events that are shown.
 const EVENTS_SHOWN: usize = 10;
 
-/// What they did next; nothing for a mark that is no step.
+/// The table of next events; empty for a mark that is not a step.
 pub(super) async fn events(
     asking: &Asking,
     question: &Question,
     point: &Point,
 ) -> Result<Markup, Problem> {
     let (Kind::Funnel, Some(step)) = (question.kind(), point.step) else { return Ok(html! {}) };
-    // Those who left did the step before.
+    // Persons who dropped off did the step before.
     let before = if step < 0 { 2 } else { 1 };
     let done = usize::from(step.unsigned_abs()).checked_sub(before);
     let Some(series) = done.and_then(|at| question.series.get(at)) else { return Ok(html! {}) };

@@ -1,4 +1,4 @@
-//! Who is behind a mark of a chart: as a page, as a file, and as a cohort that is made of them.
+//! The persons behind a mark of a chart: as a page, as a file, and saved as a cohort.
 
 use maud::html;
 
@@ -21,16 +21,16 @@ use weir_web::state::insight::{Kind, Question};
 use weir_web::state::parameters::Parameters;
 use weir_web::state::point::Point;
 
-/// Persons of a page.
+/// Persons per page.
 const PERSONS: usize = 100;
 
-/// Persons of a file, and of each look-up for a cohort.
+/// Persons in a file, and in each look-up for a cohort.
 pub(super) const FILE_PERSONS: usize = 1000;
 
-/// Most persons of a cohort that is made here.
+/// Most persons of a cohort that is created from a mark.
 const COHORT_PERSONS_MAX: usize = 10_000;
 
-/// What an address asks: a question, a mark of its answer, and how it is shown.
+/// The parsed URL: a query, a mark of its result, and the form of the response.
 struct Asked {
     question: Question,
     point: Point,
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// So many of the persons behind a mark, from an offset on.
+/// Up to `limit` persons behind a mark, from an offset on.
 pub(super) async fn behind(
     asking: &Asking,
     (question, point): (&Question, &Point),
@@ -68,7 +68,7 @@ pub(super) async fn behind(
     actors::people_of(&asking.app, &asking.asker.project, &source, (part, cell)).await
 }
 
-/// `GET insights/:kind/persons`: who is behind a mark.
+/// `GET insights/:kind/persons`: the persons behind a mark.
 pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Problem> {
     let Asked { question, point, offset, file } = Asked::of(&visit)?;
     let asking = visit.asking.clone();
@@ -106,7 +106,7 @@ pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Prob
     Ok(Sent::Page(page))
 }
 
-/// `POST insights/:kind/persons`: makes a cohort of those who are behind a mark now.
+/// `POST insights/:kind/persons`: saves the persons currently behind a mark as a cohort.
 pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Problem> {
     let Asked { question, point, .. } = Asked::of(&visit)?;
     let sent = form(visit.take_request()?).await?;

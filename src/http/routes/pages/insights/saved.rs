@@ -41,10 +41,10 @@ use weir_web::state::saved_sql::SavedSql;
 use weir_web::state::{saved_sql, stored};
 use weir_wire::query_node::with_question;
 
-/// The scope of those who may ask any SQL.
+/// The scope for running any SQL.
 const ASKING: &str = "query:read";
 
-/// A list of insights without their results, which would all have to be computed.
+/// Parameters of a list of insights without their results, which would all have to be computed.
 const BASIC: [(&str, &str); 1] = [("basic", "true")];
 
 /// `GET insights`.
@@ -62,7 +62,7 @@ pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem
     Ok(Sent::Page(Page::new("Insights", content)))
 }
 
-/// The saved insight of an address.
+/// The saved insight in the URL.
 pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     let (app, short_id) = (&visit.asking.app, visit.id());
     let missing = || Problem::not_found("There is no such insight.");
@@ -70,7 +70,7 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
         return Err(missing());
     }
     let project = visit.asking.asker.project.id;
-    // Those with the id, and others in whose queries it stands.
+    // Preselects insights by text: the one with the id, and those whose queries contain it.
     let like = format!("%\"short_id\":\"{short_id}\"%");
     let mut batches = app.node.metadata.document_batches(project, Stored::Insight, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
@@ -91,8 +91,8 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     Err(missing())
 }
 
-/// `GET insights/:short_id`. Parameters ask something else than was saved, of the same kind, which can be saved in its
-/// place.
+/// `GET insights/:short_id`. Parameters replace the saved query by another one of the same kind, which can be saved in
+/// its place.
 pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let (app, project, document) = (&asking.app, &asking.asker.project, document_of(visit).await?);
@@ -129,7 +129,7 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page))
 }
 
-/// What stands above the answer.
+/// The content above the result.
 fn head(asking: &Asking, own: &Saved, question: Option<&Question>) -> Markup {
     let kind = question.map(Question::kind).or_else(|| own.kind());
     html! {
@@ -138,7 +138,7 @@ fn head(asking: &Asking, own: &Saved, question: Option<&Question>) -> Markup {
     }
 }
 
-/// The forms that change the insight besides what it asks.
+/// The forms that change the insight, except its query.
 async fn settings_of(
     asking: &Asking,
     (document, own): (&Document, &Saved),
@@ -150,7 +150,7 @@ async fn settings_of(
     })
 }
 
-/// What can be done with an insight that asks what was saved.
+/// The actions on an insight whose query is the saved one.
 fn kept(asking: &Asking, document: &Document) -> Kept {
     let boards = document.fields.get("dashboards").and_then(Value::as_array);
     Kept {
@@ -162,7 +162,7 @@ fn kept(asking: &Asking, document: &Document) -> Kept {
     }
 }
 
-/// The page of an insight whose question is a form.
+/// The page of an insight whose query has a form.
 async fn by_form(
     visit: &Visit,
     (document, own): (&Document, &Saved),
@@ -211,7 +211,7 @@ async fn by_form(
     Ok(Sent::Page(page))
 }
 
-/// What an address asks instead of what was saved, and as which file the answer is wanted.
+/// The query in the URL, which replaces the saved one, and the requested file format.
 fn changed(stored: &Question, query: &str) -> Result<(Question, Option<&'static str>), Wrong> {
     let mut parameters = Parameters::parse(query)?;
     let file = parameters.choice("format", &FILES.map(|(format, _)| format))?;
@@ -223,7 +223,7 @@ fn changed(stored: &Question, query: &str) -> Result<(Question, Option<&'static 
     Ok((with_usual(question), file))
 }
 
-/// The rows of an insight of SQL, or of the SQL that stands in the address, which can be saved in its place.
+/// The rows of an insight of SQL, or of the SQL in the URL, which can be saved in its place.
 fn by_sql(
     visit: &Visit,
     (document, own): (&Document, &Saved),
@@ -233,7 +233,7 @@ fn by_sql(
         Parameters::parse(visit.request.query_string()).map_err(|error| wrong(&error))?;
     let mut shown = stored.clone();
     if let Some(sql) = parameters.take("q").map_err(|error| wrong(&error))? {
-        // What was saved may be read by whoever reads insights; other SQL may not.
+        // The saved SQL may be run by callers who may read insights; other SQL may not.
         auth::require(&visit.asking.asker.key, ASKING)?;
         shown.sql = sql;
     }
@@ -264,7 +264,7 @@ fn by_sql(
     }))
 }
 
-/// The answer to a saved insight as a file.
+/// The result of a saved insight as a file.
 async fn as_file(
     app: &App,
     project: &Project,
@@ -291,7 +291,7 @@ async fn as_file(
     }
 }
 
-/// The answer to what no address can say; files are there of what was saved.
+/// The result of a query that has no form of URL parameters; files are offered for the saved query.
 async fn unsaid(
     asking: &Asking,
     asked: Result<Option<Asked>, Problem>,
@@ -337,7 +337,7 @@ async fn unsaid(
     }
 }
 
-/// `POST insights`: saves a question under a name.
+/// `POST insights`: saves a query under a name.
 pub(in crate::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let mut form = read_form(visit.request).await?;
@@ -382,7 +382,7 @@ fn query_of(form: &mut Parameters) -> Result<Value, Wrong> {
     Ok(json!({"kind": "InsightVizNode", "source": node(&question)}))
 }
 
-/// The query of a saved insight, asking what a form says instead.
+/// The query of a saved insight with the query in a form in its place.
 pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wrong> {
     let text = form.take("question")?.unwrap_or_default();
     if SavedSql::of(&own.query).is_some() {
@@ -398,7 +398,7 @@ pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wr
     Ok(with_question(&own.query, node(&question)))
 }
 
-/// Makes a dashboard for an insight, and calls it so; its id.
+/// Creates a dashboard for an insight, with this name. Returns its id.
 pub(super) async fn new_board(asking: &Asking, name: &str) -> Result<i64, Problem> {
     let document = New::<Dashboards>::of(&json!({"name": name}))?;
     Ok(asking.perform(Create { document }).await?.id)

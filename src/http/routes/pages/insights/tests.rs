@@ -1,4 +1,4 @@
-//! What the page asks is what insights read.
+//! Queries that the page generates are valid for insights.
 
 use weir_insights::insight::Insight;
 use weir_web::state::insight::{Kind, Question};

@@ -1,5 +1,5 @@
-//! Dashboards as JSON, with their insights and without results: to keep one, or to bring it to another project. The shape is
-//! that of the API, so what a PostHog server tells of a dashboard is taken, too.
+//! Export and import of dashboards as JSON, with their insights and without results: as a backup, or to copy one to
+//! another project. The format is that of the API, so dashboards of a PostHog server can be imported, too.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -20,12 +20,12 @@ use weir_web::insight::dashboard::IMPORTED;
 use weir_web::insight::links;
 use weir_web::state::parameters::Wrong;
 
-/// What is kept of a dashboard, of a tile and of an insight.
+/// The exported fields of a dashboard, of a tile and of an insight.
 const OF_DASHBOARD: [&str; 5] = ["name", "description", "filters", "variables", "tags"];
 const OF_TILE: [&str; 2] = ["layouts", "color"];
 const OF_INSIGHT: [&str; 6] = ["name", "derived_name", "description", "query", "filters", "tags"];
 
-/// Some fields of an object; those that are null or absent are left out.
+/// The named fields of an object; null and absent ones are left out.
 fn picked(of: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     let own = |name: &&str| {
         let value = of.get(*name).filter(|value| !value.is_null())?;
@@ -62,7 +62,7 @@ pub(in crate::routes::pages) async fn export(visit: Visit) -> Result<Sent, Probl
     Ok(Sent::Other(file(response, &format!("dashboard-{}.json", dashboard.id))))
 }
 
-/// `POST dashboard/import`: makes a dashboard and its insights of JSON.
+/// `POST dashboard/import`: creates a dashboard and its insights from JSON.
 pub(in crate::routes::pages) async fn import(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let mut form = form(visit.request).await?;
@@ -72,7 +72,8 @@ pub(in crate::routes::pages) async fn import(visit: Visit) -> Result<Sent, Probl
     let id = match brought(&asking, &told, &mut made).await {
         Ok(id) => id,
         Err(problem) => {
-            // As far as the store is there: nobody sees what a dashboard without them was made of.
+            // Removes the insights created so far, which no dashboard shows; best effort, because the store may have
+            // failed.
             for id in made {
                 let _ = update::<Insights>(&asking, id, &json!({"deleted": true})).await;
             }
@@ -82,7 +83,7 @@ pub(in crate::routes::pages) async fn import(visit: Visit) -> Result<Sent, Probl
     Ok(Sent::Other(see_other(&links::dashboard(asking.project(), id))?))
 }
 
-/// The dashboard that a text tells of, and its tiles.
+/// Parses a dashboard and its tiles.
 fn dashboard_of(text: &str) -> Result<(Map<String, Value>, Vec<Value>), Wrong> {
     let refused = |detail: &str| Wrong::new(IMPORTED, detail);
     let Ok(Value::Object(mut told)) = json::read(text.trim().as_bytes()) else {
@@ -97,7 +98,7 @@ fn dashboard_of(text: &str) -> Result<(Map<String, Value>, Vec<Value>), Wrong> {
     Ok((told, tiles))
 }
 
-/// Makes the insights of a dashboard, whose ids go into `made`, and the dashboard, whose id is returned.
+/// Creates the insights of a dashboard, whose ids are added to `made`, and the dashboard. Returns its id.
 async fn brought(
     asking: &Asking,
     (told, sent): &(Map<String, Value>, Vec<Value>),
@@ -116,7 +117,7 @@ async fn brought(
                 own.insert("insight".to_owned(), json!(insight));
             }
             (_, Some(text)) => _ = own.insert("text".to_owned(), text.clone()),
-            // Of a kind that is not known here.
+            // An unknown kind of tile.
             (_, None) => continue,
         }
         tiles.push(Value::Object(own));
