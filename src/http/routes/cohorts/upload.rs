@@ -5,8 +5,7 @@
 //! | one cell: `person_id`, `person-id` or `Person .id` | this column | by uuid |
 //! | one cell: `email` or `e-mail` | this column | by the property of this name |
 //! | one other cell | the first column, including this line | by distinct id |
-//! | several cells | the first column with one of these names: person id, distinct id (`distinct_id`, `distinct-id`),
-//! email | as above |
+//! | several cells | the first of: person id, distinct id (`distinct_id`, `distinct-id`), email | as above |
 //!
 //! Column names are case-insensitive. Unknown persons are ignored, as in other lists of persons.
 

@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// Whether a parameter is given and true, by [`NO`].
+/// Whether a parameter is given, and its value is none of `NO`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IsYes(pub bool);
 
