@@ -1,5 +1,5 @@
-//! Style sheets and scripts: files in the program, each with a hash of its content in its name, so that browsers
-//! keep them for ever. Compressed once.
+//! Static style sheets and scripts, embedded in the binary. The name of each contains a hash of its content, so that
+//! browsers may cache it for ever. Gzip is computed once.
 
 #![expect(
     clippy::disallowed_types,
@@ -13,10 +13,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// Where the files are.
+/// Path prefix of the assets.
 pub const PREFIX: &str = "/assets/";
 
-/// Digits of the hash in a name.
+/// Digits of the content hash in a file name.
 const HASH_DIGITS: usize = 12;
 
 const CSS: &str = "text/css; charset=utf-8";
@@ -37,7 +37,7 @@ const FILES: &[(&str, &str, &str, &[u8])] = &[
 
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(Asset::of).collect());
 
-/// One file.
+/// One static file.
 #[derive(Debug)]
 pub struct Asset {
     source: String,

@@ -1,6 +1,6 @@
-//! Charts as SVG and HTML: pure functions of numbers, with classes for colours and no style of their own. What is
-//! drawn is wide as its place: horizontal positions are percents, vertical ones pixels, so that texts keep their size.
-//! Every chart has its numbers as a table below it ([`table`]), which is the form for those who do not see the chart.
+//! Charts as SVG and HTML: pure functions of numbers, with CSS classes for colours and no inline style. A chart fills
+//! the width of its container: horizontal positions are percents, vertical ones pixels, so that texts keep their size.
+//! Every chart has its numbers as a table below it ([`table`]), for those who cannot see the chart.
 
 pub mod bars;
 pub mod figure;

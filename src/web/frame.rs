@@ -1,11 +1,11 @@
-//! What is around the content of every page: [`Frame`].
+//! Page layout around the content of every page: [`Frame`].
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::assets;
 
-/// The pages that the navigation leads to: title, path within the project, the key that leads to it after `g`.
-/// An empty path begins a part.
+/// The pages of the navigation: title, path within the project, the key that opens it after `g`. An empty path begins a
+/// section.
 const PAGES: &[(&str, &str, &str)] = &[
     ("Home", "home", "h"),
     ("Live", "activity/live", "l"),
@@ -28,10 +28,10 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("Settings", "settings", "x"),
 ];
 
-/// The theme that a reader has chosen.
+/// The theme that the user has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Theme {
-    /// That of the system.
+    /// Follows the system.
     #[default]
     System,
     /// Light.
@@ -41,7 +41,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// The theme of a name; that of the system for any other text.
+    /// The theme with this name; [`Theme::System`] for any other text.
     pub fn of(name: &str) -> Self {
         match name {
             "light" => Self::Light,
@@ -68,7 +68,7 @@ impl Theme {
     }
 }
 
-/// A project that the reader may switch to.
+/// A project that the user may switch to.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The id.
@@ -77,25 +77,25 @@ pub struct Place {
     pub name: String,
 }
 
-/// What the frame of a page shows.
+/// Data of the page layout.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The project of the page.
     pub project: Place,
-    /// All projects of the reader.
+    /// All projects of the user.
     pub projects: Vec<Place>,
     /// The path of the page within the project, such as `feature_flags/7`.
     pub path: String,
-    /// The email address of the reader.
+    /// The email address of the user.
     pub user: String,
-    /// Whether the reader can sign out, because a cookie signed in.
+    /// Whether the user can sign out, because a session cookie authenticated the request.
     pub has_session: bool,
     /// The theme.
     pub theme: Theme,
 }
 
 impl Frame {
-    /// All that comes before the content, to be sent before anything is computed.
+    /// The part of the page before the content, which is sent before anything is computed.
     pub fn head(&self, title: &str) -> Markup {
         html! {
             (opening(&format!("{title} - {}", self.project.name), self.theme))
@@ -108,7 +108,7 @@ impl Frame {
         }
     }
 
-    /// All that comes after the content.
+    /// The part of the page after the content.
     pub fn tail() -> Markup {
         PreEscaped("</main></div></body></html>".to_owned())
     }
@@ -181,7 +181,7 @@ impl Frame {
     }
 }
 
-/// The keys that pages have, as a document.
+/// The page of keyboard shortcuts, as a document.
 pub fn keys(theme: Theme) -> Markup {
     let row =
         |key: &str, what: &str| html! { tr { th scope="row" { kbd { (key) } } td { (what) } } };
@@ -221,7 +221,7 @@ pub fn opening(title: &str, theme: Theme) -> Markup {
     }
 }
 
-/// A whole document without navigation: signing in, and what went wrong before.
+/// A whole document without navigation, such as the sign-in page, and errors before signing in.
 pub fn door(title: &str, theme: Theme, content: &Markup) -> Markup {
     html! {
         (opening(title, theme))

@@ -1,6 +1,6 @@
-//! What pages of insights show: [`form`] is the question as fields, [`result`] the answer of the API as a chart and a
-//! table, [`persons`] who is behind a mark, [`saved`] and [`dashboard`] what was saved, and
-//! [`arrange`] changes it; [`shared`] is what a link shows.
+//! Pages of insights: [`form`] is the query as form fields, [`result`] the API's answer as a chart and a table,
+//! [`persons`] the persons behind a mark of the chart, [`saved`] and [`dashboard`] saved insights and dashboards, which
+//! [`arrange`] edits; [`shared`] is the content of a share link.
 
 mod answer;
 pub mod arrange;

@@ -1,8 +1,8 @@
-//! The page: HTML, style and small scripts as pure functions of what is shown. No network, no disk, no store:
-//! `routes::pages` of the crate `weir-http` loads what a page shows, and sends it.
+//! The web interface: HTML, style sheets and small scripts as pure functions of the shown data. No network, no disk, no
+//! store: `routes::pages` of the crate `weir-http` loads the data of a page, and sends the page.
 //!
-//! Begin with [`frame`], the page around every content, then one of [`pages`]. [`state`] is what addresses and saved
-//! insights say, [`chart`] draws.
+//! Begin with [`frame`], the layout around every content, then one of [`pages`]. [`state`] is the content of addresses
+//! and saved insights as types, [`chart`] draws.
 
 pub mod assets;
 pub mod chart;

@@ -1,4 +1,4 @@
-//! The content of pages, one file per family. Pure: what is shown comes as values of the API.
+//! The content of pages, one file per family. Pure functions of values of the API.
 
 pub mod cohort_form;
 pub mod definitions;

@@ -1,4 +1,4 @@
-//! Parts that several pages consist of: texts of JSON, times, numbers, notes, pagers, addresses.
+//! Common parts of pages: texts of JSON, times, numbers, notes, pagers, URLs.
 
 use bytesize::ByteSize;
 use chrono::DateTime;
@@ -15,13 +15,13 @@ const NAME_MAX_CHARS: usize = 120;
 /// Longest value in a cell, in characters.
 const CELL_MAX_CHARS: usize = 300;
 
-/// Why there is no SQL of a list with a property.
+/// Reason why a list with a property has no SQL.
 pub const NO_SQL_OF_PROPERTY: &str = "No path in JSON is called as this property is, or SQL does not compare this value as lists do.";
 
-/// Most columns of a table that a form names.
+/// Most columns of a table that a form may name.
 const COLUMNS_MAX: usize = 10;
 
-/// The text of a member; empty if it is none.
+/// The string value of a member; empty if it is none.
 pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
@@ -31,17 +31,17 @@ pub fn integer(value: &Value, name: &str) -> Option<i64> {
     value.get(name).and_then(Value::as_i64)
 }
 
-/// Whether a member is true.
+/// Whether a member is `true`.
 pub fn is_true(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The items of a member; none if it is no list.
+/// The items of an array member; empty if it is none.
 pub fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A value as text: of a text the text itself, else its JSON.
+/// A value as text: a string itself, anything else as JSON.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -60,7 +60,7 @@ pub fn cell(text: &str) -> String {
     clipped(text, CELL_MAX_CHARS)
 }
 
-/// The begin of a text.
+/// The beginning of a text, with an ellipsis if it is longer.
 pub fn clipped(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
@@ -68,17 +68,17 @@ pub fn clipped(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// A part of a path.
+/// Percent-encodes a path segment.
 pub fn part(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// A text as a literal of SQL.
+/// A text as an SQL literal.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A query of these parameters, without those that are empty.
+/// A query string of these parameters, without empty ones.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
@@ -97,7 +97,7 @@ pub fn person(project: i64, distinct_id: &str) -> String {
     format!("/project/{project}/person/{}", part(distinct_id))
 }
 
-/// A moment (RFC 3339) in a time zone; another text as it is.
+/// A moment (RFC 3339) in a time zone; any other text unchanged.
 pub fn time(moment: &str, zone: Tz) -> Markup {
     match DateTime::parse_from_rfc3339(moment) {
         Ok(_) => {
@@ -115,7 +115,7 @@ pub fn local(moment: &str, zone: Tz) -> String {
     }
 }
 
-/// A number with commas between thousands, as charts have it.
+/// An integer with commas between thousands, as in charts.
 pub fn number(number: i64) -> String {
     let shown = grouped(&number.unsigned_abs().to_string());
     if number < 0 { format!("\u{2212}{shown}") } else { shown }
@@ -126,17 +126,17 @@ pub fn size(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }
 
-/// What stands in the place of an answer that there is none.
+/// Error message in place of a result.
 pub fn failed(detail: &str) -> Markup {
     html! { div class="problem" role="alert" { p { strong { "The request failed. " } (detail) } } }
 }
 
-/// A message about what was done.
+/// A status message.
 pub fn note(text: &str) -> Markup {
     html! { div class="note" role="status" { p { (text) } } }
 }
 
-/// A text to copy, such as a command. `id` is that of the element.
+/// A text with a copy button, such as a command. `id` is that of the element.
 pub fn code(id: &str, text: &str) -> Markup {
     html! {
         div class="copied" {
@@ -146,11 +146,11 @@ pub fn code(id: &str, text: &str) -> Markup {
     }
 }
 
-/// Formats of files: what addresses call them, and what readers do.
+/// File formats: the name in addresses and the displayed one.
 pub const FILES: [(&str, &str); 4] =
     [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"), ("arrow", "Arrow")];
 
-/// Links to what a page shows as a file of each format; `link` makes the address of one.
+/// Download links of the page's data in each format; `link` makes the address of one.
 pub fn files(link: impl Fn(&str) -> String) -> Markup {
     html! {
         span class="files" {
@@ -162,18 +162,18 @@ pub fn files(link: impl Fn(&str) -> String) -> Markup {
     }
 }
 
-/// How to ask the same by other means.
+/// Ways to run the same query elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Elsewhere<'t> {
-    /// SQL for the page of SQL, if there is some.
+    /// SQL for the SQL page, if there is any.
     pub sql: Option<&'t str>,
     /// SQL for DuckDB over the files, or why there is none.
     pub duckdb: Result<&'t str, &'static str>,
-    /// A command that asks the API.
+    /// A curl command for the API.
     pub curl: &'t str,
 }
 
-/// How to ask the same by other means: each text with a button that copies it.
+/// Ways to run the same query elsewhere: each text with a copy button.
 pub fn source(project: i64, own: &Elsewhere<'_>) -> Markup {
     html! {
         details class="source" {
@@ -198,7 +198,7 @@ pub fn source(project: i64, own: &Elsewhere<'_>) -> Markup {
     }
 }
 
-/// Links to the parts of a list before and after this one; `link` makes the address of an offset.
+/// Links to the previous and next page of a list; `link` makes the address of an offset.
 pub fn pager(
     offset: usize,
     limit: usize,
@@ -220,7 +220,7 @@ pub fn properties(value: &Value) -> Markup {
     properties_of(value.as_object().unwrap_or(&Map::new()))
 }
 
-/// The same of those that are there.
+/// The same for an object that is present.
 pub fn properties_of(object: &Map<String, Value>) -> Markup {
     if object.is_empty() {
         return html! { p class="quiet" { "No properties." } };
@@ -243,7 +243,7 @@ pub fn properties_of(object: &Map<String, Value>) -> Markup {
     }
 }
 
-/// A value of a property. An address of the web is a link that tells nothing about this page.
+/// A property value. Web addresses are links that send no referrer.
 fn value_of(value: &Value) -> Markup {
     let shown = short(value);
     match value.as_str().filter(|text| is_web_address(text)) {
@@ -254,7 +254,8 @@ fn value_of(value: &Value) -> Markup {
     }
 }
 
-/// Whether a text is an address that a browser may be sent to: http or https, and nothing that hides what it is.
+/// Whether a text is an address that a link may have: http or https, and only visible ASCII, so that nothing disguises
+/// it.
 pub fn is_web_address(text: &str) -> bool {
     let is_web = text.starts_with("https://") || text.starts_with("http://");
     is_web && text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -271,7 +272,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The form of a search, which keeps other parameters of the address.
+/// A search form that preserves the other parameters of the address.
 pub fn search(
     project: i64,
     path: &str,
@@ -289,7 +290,7 @@ pub fn search(
     }
 }
 
-/// The properties that a form names for columns, separated by commas: as many as a table has room for.
+/// The property names of columns in a form, separated by commas, at most [`COLUMNS_MAX`].
 pub fn columns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS_MAX).collect()
 }
@@ -303,12 +304,12 @@ pub fn flag_value(value: &Value) -> Markup {
     }
 }
 
-/// The name of a thing that has one.
+/// The name of an object, for display.
 pub fn named(thing: &Value) -> String {
     title(text(thing, "name"))
 }
 
-/// A name that is shown, which may be empty.
+/// A name for display, which may be empty.
 pub fn title(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }

@@ -10,10 +10,10 @@ use crate::state::filters::OPERATORS;
 /// Longest names in a sentence, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// Most nested rules of a cohort that are told.
+/// Most levels of nested rules of a cohort that are described.
 const RULES_DEPTH_MAX: usize = 8;
 
-/// Operators whose words in a sentence are not those of a form.
+/// Operators whose wording in a sentence differs from that in a form.
 const SPELLED: &[(&str, &str)] = &[
     ("gt", "is greater than"),
     ("gte", "is at least"),
@@ -22,7 +22,7 @@ const SPELLED: &[(&str, &str)] = &[
     ("in", "is in"),
 ];
 
-/// The part of whom a condition is about that gets the flag.
+/// The rollout percentage of a condition.
 pub fn percent(condition: &Value) -> String {
     match condition.get("rollout_percentage") {
         None | Some(Value::Null) => "100 %".to_owned(),
@@ -57,7 +57,7 @@ pub fn condition_of(condition: &Value) -> Markup {
     }
 }
 
-/// A tree of rules, or a list all of which must hold.
+/// A tree of rules, or a list of rules joined by AND.
 pub fn rules_of(rules: &Value) -> Markup {
     match rules.as_array() {
         Some(list) => {
@@ -79,7 +79,7 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
     html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of_depth(rule, depth + 1)) } } } }
 }
 
-/// What somebody did, how often and since when.
+/// A behavioral filter: event, frequency and time range.
 fn deed(filter: &Value) -> Markup {
     let number = |name: &str| parts::short(filter.get(name).unwrap_or(&Value::Null));
     let often = match text(filter, "operator") {

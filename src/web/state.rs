@@ -1,7 +1,7 @@
-//! What a page of an insight asks, as the query string of its address: [`insight::Question`]. It is read from the
-//! address ([`insight::Question::parse`]) and printed into it; the same value makes the JSON query of the API
-//! ([`node`]), SQL ([`sql`]) and a command that asks it ([`curl`]), and is made of the JSON of a saved insight
-//! ([`stored`]). SQL of its own is saved, too ([`saved_sql`]).
+//! Form state of the pages: an insight query as the query string of its address: [`insight::Question`]. It is parsed
+//! from the address ([`insight::Question::parse`]) and printed into it; the same value is converted to the JSON query
+//! of the API ([`node`]), to SQL ([`sql`]) and to a curl command ([`curl`]), and is built from the JSON of a saved
+//! insight ([`stored`]). Queries in SQL are saved, too ([`saved_sql`]).
 
 pub mod breakdown;
 pub mod cohort;

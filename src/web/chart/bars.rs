@@ -1,4 +1,4 @@
-//! Bars: side by side or stacked above and below zero ([`bars`]), and lying, one below another ([`lying`]).
+//! Bar charts: grouped or stacked above and below zero ([`bars`]), and horizontal, one per row ([`lying`]).
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::chart::plot::{TOP_PX, columns, plot};
 use crate::chart::scale::{Scale, digits, percent};
 use crate::chart::series::{Frame, Series, Unit};
 
-/// The part of a place that its bars take.
+/// Part of a place's width that its bars take.
 const FILLED: f64 = 0.72;
 
 /// A bar: from one number to another.
@@ -72,22 +72,22 @@ fn mark(
     }
 }
 
-/// A bar that lies in a row of its own.
+/// A horizontal bar in a row of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lying {
-    /// What it is of.
+    /// Name of the row.
     pub name: String,
-    /// How long it is.
+    /// Length of the bar.
     pub value: f64,
-    /// The number of the period before.
+    /// The value of the previous period.
     pub before: Option<f64>,
-    /// The number of its colour.
+    /// Index of its colour.
     pub colour: usize,
-    /// The address of what is behind it.
+    /// URL of the details behind the bar.
     pub link: Option<String>,
 }
 
-/// A table with a bar in each row. It needs no other table below it.
+/// A table with a bar in each row, so it needs no separate table below it.
 pub fn lying(rows: &[Lying], title: &str, unit: Unit) -> Markup {
     let finite = |value: f64| if value.is_finite() { value.abs() } else { 0.0 };
     let longest = rows

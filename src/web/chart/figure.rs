@@ -1,4 +1,4 @@
-//! Numbers as texts: [`text`], [`short`] and [`duration`]; and one large number with what it was before: [`large`].
+//! Number formatting: [`text`], [`short`] and [`duration`]; and one large number with its previous value: [`large`].
 
 use maud::{Markup, html};
 
@@ -7,13 +7,13 @@ use crate::chart::series::Unit;
 /// Numbers from here on are shown with an exponent.
 const EXPONENT_FROM: f64 = 1e15;
 
-/// What names of thousands there are.
+/// Suffixes of thousands.
 const THOUSANDS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")];
 
 /// Units of durations, in seconds.
 const DURATIONS: [(f64, &str); 4] = [(86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")];
 
-/// A number in full, with thousands set apart and at most two decimals; small ones with three digits that count.
+/// A number in full, with thousands separators and at most two decimals; small ones with three significant digits.
 pub fn text(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Count => plain(value),
@@ -22,7 +22,7 @@ pub fn text(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A number in a few characters, for axes.
+/// A number in a few characters, for axis labels.
 pub fn short(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{}\u{202f}%", plain(value)),
@@ -53,14 +53,14 @@ pub fn duration(seconds: f64) -> String {
     let Some([(size, name), (next, next_name)]) = DURATIONS.get(at..at + 2) else {
         return plain(seconds);
     };
-    // Rounded in the smaller unit, so that it never has as many as the larger one.
+    // Rounded in the smaller unit first, so that its count never reaches one of the larger unit.
     let small = (seconds / next).round();
     let (count, rest) = ((small * next / size).floor(), small % (size / next));
     let rest = if rest > 0.0 { format!(" {rest}\u{202f}{next_name}") } else { String::new() };
     format!("{sign}{count}\u{202f}{name}{rest}")
 }
 
-/// A duration that may be shorter than a second, in one unit then.
+/// A duration; below one second in milliseconds alone.
 pub fn span(seconds: f64) -> String {
     match seconds.abs() {
         short if short < 1.0 => format!("{}\u{202f}ms", plain(seconds * 1000.0)),
@@ -80,7 +80,7 @@ pub fn grouped(digits: &str) -> String {
     text
 }
 
-/// A number with thousands set apart and at most two decimals; small ones with three digits that count.
+/// A number with thousands separators and at most two decimals; small ones with three significant digits.
 pub fn plain(value: f64) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
@@ -110,7 +110,7 @@ pub fn plain(value: f64) -> String {
     text
 }
 
-/// By how much a number changed, in percent of what it was before; `None` where it was nothing.
+/// Relative change in percent of the previous value; `None` where that was 0.
 pub fn change(now: f64, before: f64) -> Option<f64> {
     let change = (now - before) / before.abs() * 100.0;
     change.is_finite().then_some(change)
@@ -119,19 +119,19 @@ pub fn change(now: f64, before: f64) -> Option<f64> {
 /// One number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// What it is of.
+    /// What the number measures.
     pub name: String,
     /// The number.
     pub value: f64,
-    /// The number of the period before.
+    /// The value of the previous period.
     pub before: Option<f64>,
-    /// What it is.
+    /// The unit.
     pub unit: Unit,
-    /// The address of what is behind it.
+    /// URL of the details behind the number.
     pub link: Option<String>,
 }
 
-/// One large number, with how it changed.
+/// One large number, with its change.
 pub fn large(figure: &Figure) -> Markup {
     let shown = text(figure.value, figure.unit);
     html! {
@@ -146,7 +146,7 @@ pub fn large(figure: &Figure) -> Markup {
                         Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } " from " },
                         Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } " from " },
                         _ if figure.value == before => { span { "unchanged" } " from " },
-                        // Of nothing there is no part.
+                        // There is no percentage of 0.
                         _ => {},
                     }
                     (text(before, figure.unit)) " before"
@@ -169,7 +169,7 @@ mod tests {
             (7.0, "7"),
             (1234.0, "1,234"),
             (-1_234_567.891, "−1,234,567.89"),
-            // One that is rounded up has its thousands set apart, too.
+            // A value that is rounded up to 1000 has a separator, too.
             (999.999, "1,000"),
             (0.5, "0.5"),
             (0.0123, "0.0123"),

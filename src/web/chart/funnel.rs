@@ -1,4 +1,5 @@
-//! A funnel: steps one below another, how many came to each and how many left before the next one: [`funnel`].
+//! Funnel chart: steps one below another, with how many reached each and how many dropped off before the next:
+//! [`funnel`].
 
 use maud::{Markup, html};
 
@@ -9,7 +10,7 @@ use crate::chart::series::{Series, Unit};
 /// A step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// What was done.
+    /// Name of the step.
     pub name: String,
     /// Whether it may be skipped.
     pub is_optional: bool,
@@ -17,32 +18,32 @@ pub struct Step {
     pub parts: Vec<Part>,
 }
 
-/// Those who came to a step.
+/// The persons who reached a step, for one breakdown value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
     /// The value of the breakdown; empty without it.
     pub name: String,
-    /// How many came.
+    /// How many reached it.
     pub count: u64,
     /// The median time from the required step before, in seconds.
     pub median_seconds: Option<f64>,
-    /// The address of those who came.
+    /// URL of the list of those who reached the step.
     pub link: Option<String>,
-    /// The address of those who came to the required step before and not to this one.
+    /// URL of the list of those who reached the required step before and not this one.
     pub left_link: Option<String>,
 }
 
-/// The part that some are of others, in percent: 0 of nobody.
+/// A part of a whole in percent; 0 if the whole is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 
-/// The step that everybody did who could come to the one at a place: the required step before it.
+/// The last required step before a place: whoever reached it could reach the step at that place.
 pub fn before(steps: &[Step], place: usize) -> Option<&Step> {
     steps.iter().take(place).rfind(|step| !step.is_optional)
 }
 
-/// The steps.
+/// The chart.
 pub fn funnel(steps: &[Step], title: &str) -> Markup {
     let part = |step: Option<&Step>, at: usize| {
         step.and_then(|step| step.parts.get(at)).map_or(0, |part| part.count)
@@ -63,8 +64,8 @@ pub fn funnel(steps: &[Step], title: &str) -> Markup {
     }
 }
 
-/// A part of a step: its bar is as long as the part of those who began, and what is missing since the step before is
-/// hatched.
+/// One breakdown value of a step: the bar's length is the share of those who entered the funnel; the drop-off since the
+/// step before is hatched.
 fn row(own: &Part, at: usize, (is_later, first, before): (bool, u64, u64)) -> Markup {
     let class = Series { colour: at, ..Series::default() }.class();
     let shown = figure::text(own.count as f64, Unit::Count);

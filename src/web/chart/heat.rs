@@ -1,29 +1,29 @@
-//! Retention as a table whose cells are the darker the more came back: [`heat`].
+//! Retention heat map: a table whose cells are the darker the larger the share that returned: [`heat`].
 
 use maud::{Markup, html};
 
 use crate::chart::figure;
 use crate::chart::series::Unit;
 
-/// Classes of cells: from nobody to all.
+/// Classes of cells: from 0 to 100 percent.
 const STEPS: u8 = 10;
 
-/// A row: those who began in one interval.
+/// A row: the cohort that began in one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// The interval.
     pub name: String,
-    /// How many began, and how many of them came back in each interval after it, the first included; `None` for
+    /// How many began, and how many of them returned in each interval after it, the first included; `None` for
     /// intervals that have not begun yet.
     pub counts: Vec<Option<u64>>,
-    /// The address of those who began.
+    /// URL of the list of those who began.
     pub link: Option<String>,
-    /// The addresses of those who came back, by interval.
+    /// URLs of the lists of those who returned, by interval.
     pub links: Vec<Option<String>>,
 }
 
 impl Row {
-    /// The part that came back, in percent of those who began.
+    /// Share that returned, in percent of those who began.
     pub fn percent(&self, cell: usize) -> Option<f64> {
         let began = self.counts.first().copied().flatten()?;
         let back = self.counts.get(cell).copied().flatten()?;
@@ -31,7 +31,7 @@ impl Row {
     }
 }
 
-/// The part that came back of all rows that tell it, in percent of those who began there.
+/// Share that returned over all rows that have this interval, in percent of those who began in these rows.
 pub fn mean(rows: &[Row], cell: usize) -> Option<f64> {
     let told = rows.iter().filter_map(|row| {
         Some((row.counts.get(cell).copied().flatten()?, row.counts.first().copied().flatten()?))
@@ -41,14 +41,15 @@ pub fn mean(rows: &[Row], cell: usize) -> Option<f64> {
     (began > 0).then(|| back as f64 / began as f64 * 100.0)
 }
 
-/// The class of a cell: how many tenths of those who began came back, any at all being the first.
+/// The CSS class of a cell: the returned share in tenths, rounded up, so that any share above 0 has at least the first
+/// shade.
 fn class(percent: f64) -> String {
     let steps = f64::from(STEPS);
     let step = (percent / 100.0 * steps).ceil().clamp(0.0, steps);
     format!("heat h{step}")
 }
 
-/// The table. `intervals` are the names of the cells; numbers are percents, or counts.
+/// The table. `intervals` are the column names; cells are percents, or counts.
 pub fn heat(rows: &[Row], intervals: &[String], title: &str, is_percent: bool) -> Markup {
     let shown = |row: &Row, cell: usize| match (is_percent, row.percent(cell)) {
         (_, None) => String::new(),

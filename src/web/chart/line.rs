@@ -1,4 +1,4 @@
-//! Lines, and areas below them: [`lines`].
+//! Line and area charts: [`lines`].
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use crate::chart::plot::{PLACES_MAX, TOP_PX, columns, middle, plot};
 use crate::chart::scale::{Scale, digits};
 use crate::chart::series::{Frame, Series};
 
-/// Marks of all series together, beyond which only lines are drawn.
+/// Most marks of all series together; beyond it only lines are drawn.
 const MARKS_MAX: usize = 2000;
 
-/// A line for each series; what is below it is filled for an area. Where there is no number the line has a gap.
+/// A line for each series, with the area below it filled for an area chart. Missing values are gaps in the line.
 pub fn lines(series: &[Series], frame: &Frame, is_area: bool) -> Markup {
     let places = frame.labels.len();
     let values = series.iter().flat_map(|own| (0..places).filter_map(|place| own.at(place)));
     let scale = Scale::of(values, frame.height_px);
     let has_marks = places <= PLACES_MAX && places.saturating_mul(series.len()) <= MARKS_MAX;
     let marks = html! {
-        // Lines need numbers where marks may have percents, so they have a coordinate system of their own: half a
-        // place is one unit.
+        // SVG paths need numbers where marks may have percents, so the lines have a coordinate system of their own, in
+        // which half a place is one unit.
         svg class="chart-lines" x="0" y=(digits(TOP_PX)) width="100%" height=(digits(scale.height_px()))
             viewBox={ "0 0 " (places.max(1) * 2) " " (digits(scale.height_px())) } preserveAspectRatio="none"
             aria-hidden="true" {
@@ -39,7 +39,7 @@ pub fn lines(series: &[Series], frame: &Frame, is_area: bool) -> Markup {
     plot(frame, &scale, series, &marks)
 }
 
-/// The dots of a place.
+/// The marks at a place.
 fn dots(series: &[Series], (place, places): (usize, usize), scale: &Scale) -> Markup {
     html! {
         @for own in series {
@@ -57,7 +57,8 @@ fn dots(series: &[Series], (place, places): (usize, usize), scale: &Scale) -> Ma
     }
 }
 
-/// The places between which the line leads to a time that is not over yet, if there is one. The period before is over.
+/// The last segment of the line if it leads to an interval that is not over yet. Series of the previous period have
+/// none.
 fn open_part(series: &Series, frame: &Frame) -> Option<Range<usize>> {
     let last = frame.labels.len().checked_sub(1).filter(|place| frame.is_open(*place))?;
     let before = last.checked_sub(1)?;
@@ -65,18 +66,18 @@ fn open_part(series: &Series, frame: &Frame) -> Option<Range<usize>> {
     (is_line && !series.is_previous).then_some(before..last + 1)
 }
 
-/// A line through the numbers; for an area also along the zero below it.
+/// The line through the values; for an area closed along zero.
 fn path(series: &Series, places: Range<usize>, scale: &Scale, is_area: bool) -> String {
     let zero = digits(scale.y(0.0));
     let mut path = String::new();
-    // Where the numbers before the current one began and ended.
+    // First and last place of the current segment without gaps.
     let mut part: Option<(usize, usize)> = None;
     let close = |path: &mut String, part: Option<(usize, usize)>| {
         let Some((first, last)) = part else { return };
         if is_area {
             path.push_str(&format!("L{} {zero}L{} {zero}Z", 2 * last + 1, 2 * first + 1));
         } else if first == last {
-            // A line of one point has no length; with a round end it is a dot.
+            // A segment of one point has no length; with a round line cap it is a dot.
             path.push_str("h0");
         }
     };

@@ -1,4 +1,4 @@
-//! Parts of a whole as a ring ([`pie`]), beside their names, numbers and shares.
+//! Pie chart as a ring ([`pie`]), beside the names, numbers and shares of its parts.
 
 use maud::{Markup, html};
 
@@ -7,17 +7,17 @@ use crate::chart::figure;
 use crate::chart::scale::digits;
 use crate::chart::series::{Series, Unit};
 
-/// Parts that have a colour of their own; the others are one together.
+/// Parts with a colour of their own; all others are merged into one.
 const PARTS_MAX: usize = 9;
 
-/// The ring: its middle, and how far its line is from there. Its length counts as 100.
+/// The ring: its centre and radius. Its circumference counts as 100.
 const MIDDLE: &str = "50";
 const RADIUS: &str = "36";
 
-/// A ring of the parts, whose numbers and names stand beside it. What is negative or no number has no part.
+/// A ring of the parts, beside their numbers and names. Negative values and NaN have no part.
 pub fn pie(rows: &[Lying], title: &str, unit: Unit) -> Markup {
     let size = |row: &Lying| if row.value.is_finite() { row.value.max(0.0) } else { 0.0 };
-    // Each number is divided before the sum, which may be beyond all numbers.
+    // Each number is divided before summing: the sum may exceed the range of `f64`.
     let largest = rows.iter().map(size).fold(0.0, f64::max);
     let scaled = |row: &Lying| if largest > 0.0 { size(row) / largest } else { 0.0 };
     let whole: f64 = rows.iter().map(scaled).sum();

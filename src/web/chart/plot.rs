@@ -1,4 +1,4 @@
-//! What charts with two axes have in common: the lines and texts of the axes, a column for each place, the legend.
+//! Common parts of charts with two axes: axis lines and labels, a hover column for each place, the legend.
 
 use maud::{Markup, html};
 
@@ -13,28 +13,28 @@ pub(super) const TOP_PX: f64 = 10.0;
 /// Below the plot, for the labels.
 const BOTTOM_PX: f64 = 26.0;
 
-/// Labels below a chart, at most; every second one is hidden on narrow screens, and of long ones three of four.
+/// Most labels below a chart; every second one is hidden on narrow screens, and three of four if they are long.
 const LABELS_MAX: usize = 8;
 
-/// Labels from which one has more characters are long: half as many stand beside each other.
+/// Labels with more characters count as long: half as many fit beside each other.
 const SHORT_MAX_CHARS: usize = 9;
 
-/// Characters of a label; the text of its column has all.
+/// Most characters of a label; the text of the hover column is not cut.
 const LABEL_MAX_CHARS: usize = 18;
 
-/// Places that are as wide as their labels, more or less.
+/// Up to this many places, each is about as wide as its label.
 const WIDE_PLACES_MAX: usize = 12;
 
-/// From this part of the width on a label may be cut.
+/// Beyond this part of the width a label may be cut off.
 const LAST_PART: f64 = 0.95;
 
-/// More places have neither columns nor marks of their own: they would lie upon each other. The table has them.
+/// Beyond this many places there are neither columns nor marks: they would overlap. The table has the values.
 pub(super) const PLACES_MAX: usize = 400;
 
-/// Most series that the text of a column tells.
+/// Most series that the text of a hover column lists.
 const TOLD_MAX: usize = 12;
 
-/// Where the middle of a place is, in percent of the width.
+/// The centre of a place, in percent of the width.
 pub(super) fn middle(place: usize, places: usize) -> String {
     percent(place as f64 + 0.5, places as f64)
 }
@@ -60,7 +60,7 @@ pub(super) fn plot(frame: &Frame, scale: &Scale, series: &[Series], marks: &Mark
     }
 }
 
-/// The texts of the vertical axis. They stand beside the plot, whose width is not known.
+/// The labels of the vertical axis, in an SVG of their own beside the plot, whose width is not known.
 fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
     html! {
         svg class="chart-axis" width="56" height=(height) aria-hidden="true" {
@@ -73,13 +73,13 @@ fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
     }
 }
 
-/// Some labels of the places.
+/// Labels of some of the places.
 fn horizontal(frame: &Frame, height: f64) -> Markup {
     let places = frame.labels.len();
     let each = places.div_ceil(LABELS_MAX).max(1);
     let is_long = |label: &String| label.chars().count() > SHORT_MAX_CHARS;
     let narrow_each = if frame.labels.iter().step_by(each).any(is_long) { 4 } else { 2 };
-    // A label at the end ends where its place does, so that it is not cut.
+    // A label near the right end is aligned to the end of its place, so that it is not cut off.
     let is_last =
         |place: usize| places > WIDE_PLACES_MAX && (place as f64 + 0.5) / places as f64 > LAST_PART;
     html! {
@@ -95,7 +95,7 @@ fn horizontal(frame: &Frame, height: f64) -> Markup {
     }
 }
 
-/// A column for each place, whose text tells the numbers of all series there. `marks` draws what is in it.
+/// A hover column for each place, whose text lists the values of all series there. `marks` draws its content.
 pub(super) fn columns(
     frame: &Frame,
     scale: &Scale,
@@ -119,7 +119,7 @@ pub(super) fn columns(
     }
 }
 
-/// The numbers of a place, a line for each series.
+/// The values at a place, a line for each series.
 fn told(frame: &Frame, series: &[Series], place: usize) -> String {
     let mut text = frame.label(place).to_owned();
     if frame.is_open(place) {

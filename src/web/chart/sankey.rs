@@ -1,5 +1,5 @@
-//! Paths: the steps of each place one below another, and bands between them that are as thick as many took them:
-//! [`sankey`].
+//! Sankey diagram of paths: the steps of each place one below another, and bands between them as thick as the number of
+//! persons who took them: [`sankey`].
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::chart::figure;
 use crate::chart::scale::digits;
 use crate::chart::series::Unit;
 
-/// From one column of nodes to the next.
+/// Distance from one column of nodes to the next.
 const COLUMN_PX: f64 = 230.0;
 
 /// The width of a node.
 const NODE_PX: f64 = 10.0;
 
-/// Between two nodes of a column, for the text.
+/// Gap between two nodes of a column, for the label.
 const GAP_PX: f64 = 22.0;
 
-/// The height of all that begin, without gaps.
+/// The height of all persons who begin, without gaps.
 const HEIGHT_PX: f64 = 320.0;
 
-/// Most characters of a node's text; the title has all.
+/// Most characters of a node's label; the tooltip has all.
 const CHARS_MAX: usize = 26;
 
-/// How many went from one node to another.
+/// Number of persons who went from one node to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
     /// The place, from 1 on, and the step there.
@@ -33,23 +33,23 @@ pub struct Link {
     pub to: (usize, String),
     /// How many.
     pub count: u64,
-    /// The address of those.
+    /// URL of the list of those persons.
     pub link: Option<String>,
 }
 
-/// A node, and where it is.
+/// A node, and its position.
 #[derive(Clone, Debug)]
 struct Node<'l> {
     name: &'l str,
     place: usize,
     count: u64,
     y: f64,
-    /// Where the next band ends and begins.
+    /// Vertical offsets at which the next incoming band ends and the next outgoing one begins.
     into: f64,
     out: f64,
 }
 
-/// Where nodes are, and how many pixels one is high.
+/// Positions of the nodes, and how many pixels one person is high.
 #[derive(Debug)]
 struct Layout<'l> {
     nodes: BTreeMap<(usize, &'l str), Node<'l>>,
@@ -58,7 +58,7 @@ struct Layout<'l> {
     places: usize,
 }
 
-/// The chart. `links` are shown in their order; those of many persons should come first.
+/// The chart. `links` are drawn in their order; those of many persons should come first.
 pub fn sankey(links: &[Link], title: &str, to: impl Fn(usize, &str) -> Option<String>) -> Markup {
     let mut layout = Layout::of(links);
     let bands: Vec<Markup> = links.iter().filter_map(|link| layout.band(link)).collect();
@@ -77,7 +77,7 @@ fn shown(node: &Node<'_>, pixels_each: f64, link: Option<String>) -> Markup {
     let x = COLUMN_PX * node.place.saturating_sub(1) as f64;
     let count = figure::text(node.count as f64, Unit::Count);
     let name: String = match node.name.chars().count() > CHARS_MAX {
-        // Addresses differ at their end.
+        // URLs differ at their end, so they are cut at the front.
         true => {
             let skipped = node.name.chars().count() - CHARS_MAX;
             std::iter::once('…').chain(node.name.chars().skip(skipped)).collect()
@@ -133,7 +133,7 @@ impl<'l> Layout<'l> {
         layout
     }
 
-    /// A band, which takes its room at both nodes.
+    /// A band, which takes its height from both nodes.
     fn band(&mut self, link: &'l Link) -> Option<Markup> {
         let thick = link.count as f64 * self.pixels_each;
         let from = self.nodes.get_mut(&(link.from.0, link.from.1.as_str()))?;

@@ -1,19 +1,19 @@
-//! What charts show: [`Series`] of [`Point`]s, and the [`Frame`] around them.
+//! Input of charts: [`Series`] of [`Point`]s, and the [`Frame`] around them.
 
 use std::borrow::Cow;
 
-/// Larger numbers have no place on an axis: sums of them are beyond all numbers.
+/// Larger values are not drawn: sums of them would exceed the range of `f64`.
 const NUMBER_MAX: f64 = 1e300;
 
-/// Classes of colours; more series begin again with the first.
+/// Number of colour classes; more series begin again with the first.
 const COLOURS: usize = 10;
 
-/// A number of a series.
+/// One value of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The number; `None` where there is none. What is not finite, or beyond 10^300, counts as none.
+    /// The value; `None` where there is none. One that is not finite, or beyond 10^300, counts as none.
     pub value: Option<f64>,
-    /// The address of what is behind it: a path of this server.
+    /// URL of the details behind it: a path of this server.
     pub link: Option<String>,
 }
 
@@ -23,20 +23,20 @@ impl Point {
         Self { value: Some(value), link: None }
     }
 
-    /// The number, if it has a place on an axis.
+    /// The value, if it can be drawn on an axis.
     pub fn finite(&self) -> Option<f64> {
         self.value.filter(|value| value.abs() <= NUMBER_MAX)
     }
 }
 
-/// Numbers that belong together.
+/// A named sequence of values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The number of its colour.
+    /// Index of its colour.
     pub colour: usize,
-    /// Whether it is of the period that the current one is compared with.
+    /// Whether it is the comparison period's series.
     pub is_previous: bool,
     /// One for each place of the axis.
     pub points: Vec<Point>,

@@ -7,7 +7,7 @@ use crate::chart::scale::{Scale, digits};
 /// Its height in pixels.
 const HEIGHT_PX: u16 = 24;
 
-/// A line through numbers, without axes; `title` tells what they are. Two numbers at least, or nothing is drawn.
+/// A line through numbers, without axes; `title` describes them. With fewer than two numbers nothing is drawn.
 pub fn spark(values: &[f64], title: &str) -> Markup {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let scale = Scale::of(finite(), HEIGHT_PX - 2);

@@ -1,4 +1,4 @@
-//! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
+//! The numbers of a chart as a table: [`table`] is general, [`of_series`] builds it from the series of a chart.
 
 use maud::{Markup, html};
 
@@ -25,13 +25,13 @@ pub struct Table {
 /// A cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// What stands in it.
+    /// The displayed text.
     pub text: String,
-    /// The address of what is behind it.
+    /// URL of the details behind it.
     pub link: Option<String>,
-    /// Whether it is a number, which is aligned at its end.
+    /// Whether it is a number, which is right-aligned.
     pub is_number: bool,
-    /// What stands in a file instead of the text.
+    /// The value in a file, instead of the text.
     pub raw: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Cell {
         Self { text: figure::text(value, unit), link, is_number: true, raw }
     }
 
-    /// A cell where there is no number.
+    /// A numeric cell without a value.
     pub fn nothing() -> Self {
         Self { is_number: true, raw: Some(String::new()), ..Self::default() }
     }
@@ -91,7 +91,7 @@ pub fn table(table: &Table) -> Markup {
     }
 }
 
-/// Whether a column has numbers, so that its name stands above them.
+/// Whether a column is numeric, so that its heading is aligned with the numbers.
 fn is_of_numbers(table: &Table, at: usize) -> bool {
     table.rows.first().and_then(|row| row.get(at)).is_some_and(|cell| cell.is_number)
 }
@@ -109,7 +109,7 @@ fn shown(cell: &Cell, at: usize) -> Markup {
     }
 }
 
-/// A table that a click opens.
+/// A table that is collapsed until a click opens it.
 pub fn details(own: &Table) -> Markup {
     html! {
         details class="numbers" {
@@ -119,7 +119,7 @@ pub fn details(own: &Table) -> Markup {
     }
 }
 
-/// The numbers of series: a row for each place, so that few series of many days are narrow.
+/// The values of series: a row for each place, so that few series of many days are narrow.
 pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
     let row = |place: usize| {
         let number = |own: &Series| {

@@ -1,4 +1,4 @@
-//! Properties of charts: what is drawn can be read back, and nothing is outside of its place.
+//! Properties of charts: drawn values can be parsed back, and nothing is outside of the chart.
 
 use maud::Markup;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn frame(places: usize) -> Frame {
     Frame::new(HOSTILE, (0..places).map(|place| format!("day {place}")).collect())
 }
 
-/// That all of it is inside, and no text is markup.
+/// Asserts that all of it is inside the chart, and that no text is interpreted as markup.
 fn check(markup: &Markup, height_px: f64) {
     let text = &markup.0;
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");

@@ -1,20 +1,21 @@
-//! Where an axis has lines: [`ticks`] are round numbers that go up in equal steps.
+//! Axis ticks: [`ticks`] are round numbers in equal steps.
 
 /// Steps are these, times a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// The smallest range that has lines of its own.
+/// The smallest range that is divided into steps.
 const RANGE_MIN: f64 = 1e-300;
 
-/// Round numbers in equal steps from at most `low` to at least `high`, some `count` of them.
-/// Two at least; of 0 and 1 where there is no range.
+/// About `count` round numbers in equal steps from at most `low` to at least `high`. Two at least; those of 0 to 1 if
+/// the range is empty.
 pub(super) fn ticks(low: f64, high: f64, count: u8) -> Vec<f64> {
     let (low, high) = match (low.is_finite() && high.is_finite(), low <= high) {
         (true, true) => (low, high),
         (true, false) => (high, low),
         (false, _) => (0.0, 1.0),
     };
-    // What numbers of this size cannot divide into steps is widened until they can.
+    // A range that is too small for the precision of numbers of its size is extended to 0; one that still is too small
+    // becomes 0 to 1.
     let is_wide = |low: f64, high: f64| {
         let least = (low.abs().max(high.abs()) * 1e-12).max(RANGE_MIN);
         high - low > least
@@ -30,14 +31,14 @@ pub(super) fn ticks(low: f64, high: f64, count: u8) -> Vec<f64> {
     let mut ticks = Vec::with_capacity(usize::from(count) + 2);
     let mut at = first;
     while at <= last && ticks.len() <= usize::from(count) * 2 + 2 {
-        // Plus 0: there is no negative one.
+        // `+ 0.0` turns a negative zero into 0.
         ticks.push(rounded(at * step, step) + 0.0);
         at += 1.0;
     }
     ticks
 }
 
-/// Without the error of the multiplication: 0.3 instead of 0.30000000000000004.
+/// Removes the rounding error of the multiplication: 0.3 instead of 0.30000000000000004.
 fn rounded(value: f64, step: f64) -> f64 {
     let decimals = -step.log10().floor();
     if !(0.0..=15.0).contains(&decimals) {

@@ -1,4 +1,5 @@
-//! Forms that change what was saved: a dashboard with its tiles, an insight, whether there is a link to it, and its passwords.
+//! Forms that edit what was saved: a dashboard with its tiles, an insight, and the sharing of either by link, with its
+//! passwords.
 
 use maud::{Markup, html};
 
@@ -24,13 +25,13 @@ const NOTE_MAX_CHARS: usize = 100;
 const PASSWORD_MIN_CHARS: usize = 8;
 const PASSWORD_MAX_CHARS: usize = 200;
 
-/// What a form sends that has fields for filters.
+/// Field by which a form declares that it contains fields for filters.
 pub const HAS_FILTERS: &str = "has_filters";
 
-/// What a form sends that removes filters for which it has no fields.
+/// Field by which a form removes filters for which it has no fields.
 pub const WITHOUT_FILTERS: &str = "without_filters";
 
-/// A dashboard that is changed.
+/// A dashboard to be edited.
 #[derive(Clone, Debug)]
 pub struct Board<'a> {
     /// The project.
@@ -39,11 +40,11 @@ pub struct Board<'a> {
     pub own: &'a Saved,
     /// Whether it comes first in lists.
     pub is_pinned: bool,
-    /// The dates that hold for all of its insights.
+    /// The date range that applies to all of its insights.
     pub range: &'a Range,
-    /// The filters that hold for all of its insights; `None` where a form cannot say them.
+    /// The filters that apply to all of its insights; `None` where a form cannot represent them.
     pub filters: Option<&'a [Filter]>,
-    /// What fields suggest.
+    /// Suggestions for the fields.
     pub known: &'a Suggestions,
     /// Its tiles, each with its id and whether it takes the whole width.
     pub tiles: &'a [(i64, &'a Tile, bool)],
@@ -80,7 +81,7 @@ pub fn board(own: &Board<'_>) -> Markup {
     }
 }
 
-/// The filters that hold for all tiles.
+/// The filters that apply to all tiles.
 fn filters(own: Option<&[Filter]>, known: &Suggestions) -> Markup {
     html! {
         details class="filters full" open[own.is_none_or(|own| !own.is_empty())] {
@@ -161,7 +162,7 @@ fn adding(address: &str, others: &[Saved]) -> Markup {
     }
 }
 
-/// The forms of a saved insight: what it is called, its link, and its end.
+/// The forms of a saved insight: name and description, sharing, deletion.
 pub fn insight(project: i64, own: &Saved, share: Option<&Markup>) -> Markup {
     let address = links::saved(project, &own.short_id);
     html! {
@@ -183,8 +184,8 @@ pub fn insight(project: i64, own: &Saved, share: Option<&Markup>) -> Markup {
     }
 }
 
-/// Whether there is a link to a document, and what turns it on and off: `address` takes the changes;
-/// without a right to them only the link is shown.
+/// Whether a document is shared by link, and the form that turns this on and off: `address` receives the changes;
+/// without the right to change it, only the link is shown.
 pub fn sharing(address: &str, server: &str, share: &Sharing, can_write: bool) -> Markup {
     let token = share.access_token.as_deref().unwrap_or_default();
     let is_on = share.enabled && !token.is_empty();
@@ -210,7 +211,7 @@ pub fn sharing(address: &str, server: &str, share: &Sharing, can_write: bool) ->
     }
 }
 
-/// Whether a link asks for a password, and those that it has.
+/// Whether a share link requires a password, and its passwords.
 fn passwords(address: &str, share: &Sharing, can_write: bool) -> Markup {
     let (is_locked, own) = (share.password_required, &share.share_passwords);
     html! {
@@ -272,7 +273,7 @@ fn removal(address: &str, password: &SharePassword) -> Markup {
     }
 }
 
-/// A password that the server made: this page alone shows it.
+/// A generated password: only this page shows it.
 pub fn new_password(back: &str, password: &str) -> Markup {
     html! {
         div class="card" {

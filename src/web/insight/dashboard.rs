@@ -1,5 +1,5 @@
-//! Dashboards: their list, and one with its tiles. Tiles come in the order in which their answers are ready, and
-//! take the places that the page has for them.
+//! Dashboards: their list, and one with its tiles. Tiles are streamed in the order in which their results are ready,
+//! and fill the slots that the page has reserved for them.
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, Value};
@@ -35,10 +35,10 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     }
 }
 
-/// The field with the JSON of a dashboard.
+/// Form field with the JSON of a dashboard.
 pub const IMPORTED: &str = "dashboard";
 
-/// The form that makes a dashboard of JSON.
+/// The form that creates a dashboard from JSON.
 pub fn import(project: i64) -> Markup {
     html! {
         details class="card" {
@@ -55,7 +55,7 @@ pub fn import(project: i64) -> Markup {
     }
 }
 
-/// The range of dates of all tiles, instead of their own.
+/// The form of the date range that replaces those of all tiles.
 pub fn range(project: i64, id: i64, range: &Range) -> Markup {
     html! {
         form class="question" method="get" action=(links::dashboard(project, id)) {
@@ -67,7 +67,7 @@ pub fn range(project: i64, id: i64, range: &Range) -> Markup {
     }
 }
 
-/// What can be done with a dashboard.
+/// Actions on a dashboard.
 pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
     html! {
         div class="actions" {
@@ -81,7 +81,7 @@ pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
     }
 }
 
-/// What a dashboard changes about all of its insights: its dates, filters and the values of variables.
+/// The settings of a dashboard that override those of all its insights: dates, filters and values of variables.
 pub fn frame_of(fields: &Map<String, Value>) -> Markup {
     let empty = Value::Null;
     let filters = fields.get("filters").unwrap_or(&empty);
@@ -115,7 +115,7 @@ pub fn frame_of(fields: &Map<String, Value>) -> Markup {
     }
 }
 
-/// A place of a dashboard.
+/// A tile of a dashboard.
 #[derive(Clone, Debug)]
 pub enum Tile {
     /// A text.
@@ -134,33 +134,33 @@ impl Tile {
     }
 }
 
-/// Where a tile is.
+/// Position of a tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Row and column in PostHog's units; `None` for a tile without a place, which comes last.
+    /// Row and column in PostHog's units; `None` for a tile without a position, which is sorted last.
     at: Option<(i64, i64)>,
     /// Whether it takes the whole width.
     pub is_wide: bool,
 }
 
 impl Place {
-    /// That of a tile as the API tells it.
+    /// The position of a tile in the API's JSON.
     pub fn of(tile: &Value) -> Self {
         let number = |name: &str| tile.get("layouts")?.get(LAYOUT)?.get(name)?.as_i64();
         let is_wide = number("w").is_some_and(|width| width > HALF);
         Self { at: number("y").zip(number("x")), is_wide }
     }
 
-    /// What tiles are sorted by.
+    /// Sort key of the tiles.
     pub fn order(self) -> (bool, Option<(i64, i64)>) {
         (self.at.is_none(), self.at)
     }
 }
 
-/// The beginning of the tiles: places for all of them, in their order, which are filled by what follows. [`end`]
-/// closes it.
+/// The beginning of the tiles: a slot for each of them, in their order; the tiles that follow are assigned to their
+/// slots. [`end`] closes it.
 pub fn begin(tiles: &[&Tile]) -> Markup {
-    // A template of a shadow root cannot be closed by a macro before its siblings come.
+    // Tags as text: the `div` stays open until the tiles have come, which an element of the macro cannot.
     html! {
         (PreEscaped("<div class=\"tiles\"><template shadowrootmode=\"open\">"))
         @for (tile, number) in tiles.iter().zip(0_usize..) {
@@ -181,8 +181,8 @@ fn slot(number: usize) -> String {
     format!("tile-{number}")
 }
 
-/// A tile, for the place with its number, over one half of the width or all of it; `inner` is the answer of an insight.
-/// Without a project nothing leads to its pages.
+/// A tile for the slot with its number, over one half of the width or all of it; `inner` is the rendered result of an
+/// insight. Without a project there are no links to its pages.
 pub fn tile(
     project: Option<i64>,
     (tile, number, is_wide): (&Tile, usize, bool),
@@ -205,7 +205,7 @@ pub fn tile(
     }
 }
 
-/// What a dashboard without tiles shows.
+/// Content of a dashboard without tiles.
 pub fn empty(project: i64) -> Markup {
     html! {
         div class="empty" {

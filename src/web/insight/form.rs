@@ -1,5 +1,5 @@
-//! What is asked as fields: [`form`]. It is sent by GET, so the answer has an address; rows that are left empty are
-//! not sent on. There is always one empty row more, so nothing needs a script.
+//! The insight query as form fields: [`form`]. It is sent by GET, so the result has a URL; rows that are left empty are
+//! dropped. There is always one more empty row, so nothing needs a script.
 
 pub mod fields;
 mod options;
@@ -12,12 +12,12 @@ use crate::state::insight::{INTERVALS, Kind, Question};
 use crate::state::range::{PRESETS, Range};
 use crate::state::series::{LETTERS, MATHS, Series};
 
-/// The fields of a question.
+/// The form of a query.
 pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
     form_at(&links::kind(project, question.kind()), question, known)
 }
 
-/// The same, where the answer is at this address.
+/// The same, sent to this address.
 pub fn form_at(address: &str, question: &Question, known: &Suggestions) -> Markup {
     let kind = question.kind();
     html! {
@@ -50,18 +50,18 @@ pub fn form_at(address: &str, question: &Question, known: &Suggestions) -> Marku
     }
 }
 
-/// What fields of properties suggest.
+/// Suggestions for names of properties.
 pub(super) fn property_names(known: &Suggestions) -> Markup {
     html! { datalist id="properties" { @for name in &known.properties { option value=(name) {} } } }
 }
 
 fn range(question: &Question) -> Markup {
-    // Without a date a retention goes back as many intervals as it has.
+    // Without a start date a retention goes back as many intervals as it has.
     let usual = if question.kind() == Kind::Retention { "" } else { "-7d" };
     dates(&question.range, usual)
 }
 
-/// The fields of a range of dates; `usual` is where it begins without one.
+/// The fields of a date range; `usual` is its start if none is given.
 pub(super) fn dates(own: &Range, usual: &str) -> Markup {
     html! {
         label {
@@ -85,7 +85,7 @@ fn interval(question: &Question) -> Markup {
     html! { label { "Interval " (select("interval", chosen, std::iter::once(usual).chain(words))) } }
 }
 
-/// The series, and an empty one where there is room.
+/// The series, and an empty one while there are fewer than the maximum.
 fn all_series(question: &Question, known: &Suggestions) -> Markup {
     let kind = question.kind();
     let rows = (question.series.len() + 1).min(kind.series_max()).max(match kind {
@@ -145,7 +145,7 @@ fn one_series(
     }
 }
 
-/// What is counted, and of which property.
+/// The aggregation of a series, and its property.
 fn math(series: Option<&Series>, name: &impl Fn(&str) -> String) -> Markup {
     let chosen = series.map_or("total", |own| own.math);
     let value = |math: &'static str| if math == "total" { "" } else { math };

@@ -1,4 +1,4 @@
-//! Funnels: steps, conversion by interval, and how long it took.
+//! Results of funnels: steps, conversion by interval, and time to convert.
 
 use maud::html;
 
@@ -16,7 +16,7 @@ use weir_api::insights::funnel::{Conversion, Funnel, Steps, Times};
 use weir_api::insights::series::{Day, Series as Answered};
 use weir_api::insights::value::{BreakdownValue, Number};
 
-/// The chart and the table of an answer.
+/// The chart and the table of a result.
 pub(super) fn shown(answer: &Funnel, links: &Links<'_>) -> Shown {
     match answer {
         Funnel::Steps(Steps::All(all)) => steps(&[all], links),
@@ -28,7 +28,7 @@ pub(super) fn shown(answer: &Funnel, links: &Links<'_>) -> Shown {
     }
 }
 
-/// Conversion as a series of numbers.
+/// Conversion as a series of values.
 fn by_time(own: &Conversion) -> Answered {
     Answered {
         breakdown_value: own.breakdown_value.clone(),
@@ -38,7 +38,7 @@ fn by_time(own: &Conversion) -> Answered {
     }
 }
 
-/// The steps of each value of the breakdown; of one that has no name without a breakdown.
+/// The steps of each breakdown value; without a breakdown, of one that has no name.
 fn steps(parts: &[&[funnel::Step]], links: &Links<'_>) -> Shown {
     let count = parts.iter().map(|own| own.len()).max().unwrap_or(0);
     let name = |step: &funnel::Step| {
@@ -65,7 +65,7 @@ fn part(step: &funnel::Step, at: usize, links: &Links<'_>) -> Part {
     let value = values(step.breakdown_value.as_ref());
     let name = match &step.breakdown {
         Some(BreakdownValue::One(name)) if !name.is_empty() => value_name(name).to_owned(),
-        // Funnels have one text for an empty value and for none.
+        // Funnels have the same text for an empty value and for a missing one.
         _ if !value.is_empty() && value.iter().all(String::is_empty) => "(none)".to_owned(),
         _ => value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · "),
     };
@@ -112,7 +112,7 @@ fn table(steps: &[Step]) -> Table {
     }
 }
 
-/// How long it took, as a histogram.
+/// The time to convert, as a histogram.
 fn times(Times { average_conversion_time, bins }: &Times) -> Shown {
     let labels = bins.iter().map(|(from, _)| figure::duration(*from)).collect();
     let frame = Frame::new("Time to convert", labels);

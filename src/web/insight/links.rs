@@ -1,4 +1,4 @@
-//! Addresses of pages about insights: [`Links`].
+//! URLs of pages about insights: [`Links`].
 
 use serde_json::Value;
 
@@ -11,12 +11,12 @@ pub fn insights(project: i64) -> String {
     format!("/project/{project}/insights")
 }
 
-/// The address of a kind of insight, with nothing asked.
+/// The address of an empty form of a kind of insight.
 pub fn kind(project: i64, kind: Kind) -> String {
     format!("/project/{project}/insights/{}", kind.name())
 }
 
-/// The address of a question.
+/// The address of a query.
 pub fn question(project: i64, question: &Question) -> String {
     format!("{}?{}", kind(project, question.kind()), question.print())
 }
@@ -36,24 +36,24 @@ pub fn dashboard(project: i64, id: i64) -> String {
     format!("/project/{project}/dashboard/{id}")
 }
 
-/// Addresses of what is behind the marks of one answer.
+/// URLs of the details behind the marks of one result.
 #[derive(Clone, Debug)]
 pub struct Links<'q> {
     /// The project.
     pub project: i64,
-    /// What was asked, or a sketch of it.
+    /// The query, or a sketch of it.
     pub question: &'q Question,
-    /// The query, where the question is a sketch of it.
+    /// The query's JSON, where `question` is only a sketch of it.
     pub query: Option<&'q Value>,
     persons: String,
-    /// The address that has the answer as a file, with its query or a `?` at its end.
+    /// URL of the result as a file, ending with its query string or a `?`.
     files: Option<String>,
-    /// As of when the answer is, in the time zone of the project, as times of intervals are written.
+    /// The time as of which the result was computed, in the time zone of the project, in the format of interval starts.
     pub at: String,
 }
 
 impl<'q> Links<'q> {
-    /// Those of the answer to a question.
+    /// The links of the result of a query.
     pub fn new(project: i64, question: &'q Question) -> Self {
         let persons = format!("{}/persons?{}", kind(project, question.kind()), question.print());
         let own = self::question(project, question);
@@ -62,35 +62,35 @@ impl<'q> Links<'q> {
         Self { project, question, query: None, persons, files, at: String::new() }
     }
 
-    /// None, since no address can say the query, or whoever reads the answer may see nothing else.
+    /// No links, since no address can represent the query, or the reader of the result may see nothing else.
     pub fn without(project: i64, question: &'q Question, query: &'q Value) -> Self {
         let (persons, at) = (String::new(), String::new());
         Self { project, question, query: Some(query), persons, files: None, at }
     }
 
-    /// The same, where the saved insight with this id has the answer as a file.
+    /// The same, with the saved insight of this id as the source of files.
     #[must_use]
     pub fn with_files_of(self, short_id: &str) -> Self {
         Self { files: Some(format!("{}?", saved(self.project, short_id))), ..self }
     }
 
-    /// The same, where it is known as of when the answer is.
+    /// The same, with the time as of which the result was computed.
     #[must_use]
     pub fn as_of(&self, at: &str) -> Self {
         Self { at: at.to_owned(), ..self.clone() }
     }
 
-    /// Whether there are files.
+    /// Whether the result can be downloaded as a file.
     pub fn has_files(&self) -> bool {
         self.files.is_some()
     }
 
-    /// Whether what was asked has an address.
+    /// Whether an address can represent the query.
     pub fn has_address(&self) -> bool {
         self.query.is_none()
     }
 
-    /// The persons behind a mark; `None` where groups are counted, who are not listed.
+    /// URL of the persons behind a mark; `None` where groups are counted, which are not listed.
     pub fn persons(&self, point: &Point) -> Option<String> {
         if !self.has_address() {
             return None;
@@ -107,7 +107,7 @@ impl<'q> Links<'q> {
         Some(format!("{}&{}", self.persons, printer.finish()))
     }
 
-    /// The same question as a file of a format.
+    /// URL of the result as a file of a format.
     pub fn download(&self, format: &str) -> String {
         format!("{}format={format}", self.files.as_deref().unwrap_or("?"))
     }

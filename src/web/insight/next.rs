@@ -1,4 +1,4 @@
-//! What the persons behind a step of a funnel did next: [`events`].
+//! Next events of the persons behind a step of a funnel: [`events`].
 
 use maud::{Markup, html};
 
@@ -9,8 +9,8 @@ use crate::parts::{clipped, page, query};
 /// Longest names of events, in characters.
 const NAME_MAX_CHARS: usize = 80;
 
-/// The events that come next by share of the persons. `step` is what all of them did, and whether they left after it;
-/// of the persons it is told how many there are, and whether there are more that were not looked at.
+/// The next events by their share of the persons. `step` is the step that all of them did, and whether they dropped off
+/// after it; `persons` is how many were read, and `is_part` whether there are more that were not read.
 pub fn events(
     project: i64,
     (step, have_left): (&str, bool),

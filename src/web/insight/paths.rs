@@ -1,4 +1,4 @@
-//! Paths as bands between steps.
+//! Results of paths as bands between steps.
 
 use crate::chart::sankey::{Link, sankey};
 use crate::chart::series::Unit;
@@ -12,11 +12,11 @@ use weir_api::insights::paths::Edge;
 
 const MILLIS_PER_SECOND: f64 = 1000.0;
 
-/// The chart and the table of an answer.
+/// The chart and the table of a result.
 pub(super) fn shown(answers: &[Edge], links: &Links<'_>) -> Shown {
     let edges: Vec<(Link, f64)> = answers.iter().filter_map(|edge| read(edge, links)).collect();
     let bands: Vec<Link> = edges.iter().map(|(link, _)| link.clone()).collect();
-    // A node asks what comes after it.
+    // A node links to the query for the paths that start there.
     let from = |place: usize, name: &str| {
         let mut question = links.question.clone();
         let Options::Paths { start, .. } = &mut question.options else { return None };
@@ -46,7 +46,7 @@ pub(super) fn shown(answers: &[Edge], links: &Links<'_>) -> Shown {
     }
 }
 
-/// An edge, and how many milliseconds it took on average.
+/// An edge, and its average duration in milliseconds.
 fn read(edge: &Edge, links: &Links<'_>) -> Option<(Link, f64)> {
     let key = |text: &str| {
         let (place, name) = text.split_once('_')?;

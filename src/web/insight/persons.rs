@@ -1,4 +1,4 @@
-//! Who is behind a mark of a chart: [`list`].
+//! The persons behind a mark of a chart: [`list`].
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -30,17 +30,17 @@ pub struct Persons<'a> {
     pub zone: Tz,
     /// The address of this server.
     pub server: &'a str,
-    /// What was asked.
+    /// The query.
     pub question: &'a Question,
     /// The mark.
     pub point: &'a Point,
-    /// The persons, as the API lists them.
+    /// The persons, as the API returns them.
     pub people: &'a [Value],
-    /// How many are before them.
+    /// How many precede them.
     pub offset: usize,
     /// The offset of the next page, if there is one.
     pub next: Option<usize>,
-    /// Whether they may become a cohort.
+    /// Whether they may be saved as a cohort.
     pub can_save: bool,
 }
 
@@ -83,7 +83,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
     }
 }
 
-/// The command that asks the API for the same persons.
+/// The curl command that requests the same persons from the API.
 fn command(own: &Persons<'_>) -> String {
     let query = json!({"kind": "ActorsQuery", "source": own.point.node(own.question), "offset": own.offset});
     curl::command(own.server, own.project, &query)
@@ -101,7 +101,7 @@ fn counted(own: &Persons<'_>) -> String {
     }
 }
 
-/// The address of the page that begins after so many persons.
+/// The address of the page at this offset.
 fn address(own: &Persons<'_>, offset: usize) -> String {
     let mut printer = Printer::default();
     own.question.add_to(&mut printer);

@@ -1,4 +1,4 @@
-//! An answer as a chart and a table: [`shown`].
+//! The result of an insight as a chart and a table: [`shown`].
 
 use maud::{Markup, html};
 
@@ -14,29 +14,29 @@ use crate::state::sql::Span;
 use crate::state::{curl, sql};
 use weir_api::insights::Answer;
 
-/// Stands in the place of a chart that there is not.
+/// Text in place of the chart of a query that has none.
 pub const NO_CHART: &str = "The page has no chart for this kind of insight.";
 
-/// When and how an answer came.
+/// How and when a result was computed.
 #[derive(Clone, Debug, Default)]
 pub struct Made {
     /// How long it took, in milliseconds.
     pub millis: u64,
-    /// Whether it is a kept one.
+    /// Whether it came from the cache.
     pub is_cached: bool,
-    /// As of when it is, in the time zone of the project.
+    /// The time as of which it was computed, in the time zone of the project.
     pub at: String,
     /// The time zone of the project.
     pub timezone: String,
     /// The address of this server, without a slash at its end.
     pub server: String,
-    /// The time that counted; `None` where nobody asks for SQL.
+    /// The resolved time range; `None` where no SQL is shown.
     pub span: Option<Span>,
     /// The directory of the files of events.
     pub files: String,
 }
 
-/// The chart and the table of an answer.
+/// The chart and the table of a result.
 pub fn shown(answer: &Answer, links: &Links<'_>) -> Shown {
     match answer {
         Answer::Series(series) => trends::shown(series, links),
@@ -52,7 +52,7 @@ pub fn shown(answer: &Answer, links: &Links<'_>) -> Shown {
     }
 }
 
-/// All of an answer: chart, table, where it comes from and how to get it elsewhere.
+/// The whole result: chart, table, its source and how to run the same query elsewhere.
 pub fn whole(answer: &Answer, links: &Links<'_>, made: &Made) -> Markup {
     let shown = shown(answer, &links.as_of(&made.at));
     html! {
@@ -71,7 +71,7 @@ pub fn whole(answer: &Answer, links: &Links<'_>, made: &Made) -> Markup {
     }
 }
 
-/// Where an answer comes from, and how to get it elsewhere.
+/// How the result was computed, and how to run the same query elsewhere.
 fn source(links: &Links<'_>, made: &Made) -> Markup {
     let asked = links.query.map_or_else(|| node(links.question), Clone::clone);
     let curl = curl::command(&made.server, links.project, &asked);
@@ -90,7 +90,7 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
     }
 }
 
-/// What stands under a tile: its files, and the command that asks the same.
+/// The footer of a tile: links to its files, and the curl command of the same query.
 pub fn below(links: &Links<'_>, made: &Made) -> Markup {
     let asked = links.query.map_or_else(|| node(links.question), Clone::clone);
     html! {
@@ -101,7 +101,7 @@ pub fn below(links: &Links<'_>, made: &Made) -> Markup {
     }
 }
 
-/// The same question as SQL, for DuckDB and as a command.
+/// The same query as SQL, for DuckDB and as a curl command.
 fn elsewhere(links: &Links<'_>, (made, span): (&Made, &Span), curl: &str) -> Markup {
     let address = |sql: &str| format!("{}?{}", page(links.project, "sql"), query(&[("q", sql)]));
     let own = sql::of(links.question, span);

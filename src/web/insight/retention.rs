@@ -1,4 +1,4 @@
-//! Retention as a table of shades.
+//! Result of retention as a heat map.
 
 use maud::html;
 
@@ -17,11 +17,11 @@ use weir_api::insights::retention;
 const DATE_CHARS: usize = 10;
 const TIME_CHARS: usize = 16;
 
-/// The chart and the table of an answer.
+/// The chart and the table of a result.
 pub(super) fn shown(answers: &[retention::Row], links: &Links<'_>) -> Shown {
     let chars = if links.question.interval == Some("hour") { TIME_CHARS } else { DATE_CHARS };
     let row = |(answer, at): (&retention::Row, usize)| {
-        // Intervals after the last row have not begun, or are beyond what was asked.
+        // Intervals after the last row have not begun, or are beyond the requested range.
         let count = |(value, cell): (&retention::Cell, usize)| {
             (at + cell < answers.len()).then_some(value.count)
         };
@@ -54,7 +54,7 @@ pub(super) fn shown(answers: &[retention::Row], links: &Links<'_>) -> Shown {
     Shown { chart, table, is_table: true, is_empty }
 }
 
-/// The part of all that came back, by interval.
+/// The returned share over all rows, by interval.
 fn curve(rows: &[Row], intervals: &[String]) -> maud::Markup {
     let point = |cell: usize| series::Point { value: mean(rows, cell), link: None };
     let points = (0..intervals.len()).map(point).collect();

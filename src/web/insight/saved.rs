@@ -1,4 +1,4 @@
-//! What was saved: the list of insights, and the form that saves one.
+//! Saved insights: their list, and the form that saves one.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -12,13 +12,13 @@ use weir_wire::query_node::unwrapped;
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
 
-/// How many queries inside of each other lists look at.
+/// Most levels of nested queries that lists look into.
 const NESTED_MAX: usize = 4;
 
 /// Longest description in a list, in characters.
 const TOLD_MAX_CHARS: usize = 300;
 
-/// What the form sends for a dashboard that is still to be made.
+/// Value that the form sends for a dashboard that is still to be created.
 pub const NEW_DASHBOARD: &str = "new";
 
 /// A saved insight or a dashboard, as lists show it.
@@ -28,22 +28,22 @@ pub struct Saved {
     pub id: i64,
     /// The id in addresses; empty for dashboards.
     pub short_id: String,
-    /// What the user calls it.
+    /// Its name; may be empty.
     pub name: String,
-    /// What it is about.
+    /// Its description.
     pub description: String,
     /// Its query; null for dashboards.
     pub query: Value,
     /// When it was saved last, in the zone of the project.
     pub updated_at: String,
-    /// Who made it.
+    /// Who created it.
     pub by: String,
     /// Whether it is a favourite insight or a pinned dashboard, which come first in lists.
     pub is_favourite: bool,
 }
 
 impl Saved {
-    /// What lists call it.
+    /// Title in lists.
     pub fn title(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
@@ -61,7 +61,7 @@ impl Saved {
         if self.is_favourite { format!("★ {}", self.title()) } else { self.title() }
     }
 
-    /// What it is, as lists show it.
+    /// Its type, as lists show it.
     fn what(&self) -> &'static str {
         match self.kind() {
             Some(kind) => kind.title(),
@@ -70,20 +70,20 @@ impl Saved {
         }
     }
 
-    /// The query without what a list does not tell of it, which may be long.
+    /// The query reduced to the fields that a list shows; the whole one may be long.
     #[must_use]
     pub fn outlined(self) -> Self {
         Self { query: outline(&self.query, NESTED_MAX), ..self }
     }
 
-    /// The kind of insight; `None` where this server shows none.
+    /// The kind of insight; `None` where this server has no page for it.
     pub fn kind(&self) -> Option<Kind> {
         let kind = unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
         Kind::ALL.into_iter().find(|own| own.query() == kind)
     }
 }
 
-/// The kinds of a query and of what it is about.
+/// The kinds of a query and of its source.
 fn outline(query: &Value, levels: usize) -> Value {
     let text = |name: &str| Some((name.to_owned(), query.get(name)?.as_str()?.into()));
     let mut kept: Map<String, Value> = ["kind", "display"].into_iter().filter_map(text).collect();
@@ -96,10 +96,10 @@ fn outline(query: &Value, levels: usize) -> Value {
     Value::Object(kept)
 }
 
-/// The id of the kinds as links.
+/// Element id of the navigation between kinds.
 const KINDS: &str = "kinds";
 
-/// The kinds of insights as links, which keep what a question is about.
+/// Links to the kinds of insights, which keep the series, dates and filters of a query.
 pub fn kinds(project: i64, current: Option<Kind>, question: Option<&Question>) -> Markup {
     let link = |kind: Kind| match question.map(|question| question.of_kind(kind)) {
         Some(other) if !other.print().is_empty() => links::question(project, &other),
@@ -116,7 +116,7 @@ pub fn kinds(project: i64, current: Option<Kind>, question: Option<&Question>) -
     }
 }
 
-/// In the same order, but for favourites.
+/// Favourites first, otherwise in the same order.
 pub(super) fn favourites_first(all: &[Saved]) -> Vec<&Saved> {
     let mut sorted: Vec<&Saved> = all.iter().collect();
     sorted.sort_by_key(|own| !own.is_favourite);
@@ -141,7 +141,7 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
     }
 }
 
-/// What was saved as a table; `link` makes the address of one.
+/// Saved insights or dashboards as a table; `link` makes the address of one.
 pub(super) fn rows(
     title: &str,
     all: &[Saved],
@@ -173,10 +173,10 @@ pub(super) fn rows(
     }
 }
 
-/// The kind of saved SQL in the form.
+/// Kind that the form sends for saved SQL.
 pub const SQL: &str = "sql";
 
-/// The form that saves a question and puts it on a dashboard; `can_make` says whether on a new one, too.
+/// The form that saves a query and puts it on a dashboard; `can_make`: whether also on a new one.
 pub fn form(project: i64, question: &Question, dashboards: &[Saved], can_make: bool) -> Markup {
     let asked = [("kind", question.kind().name()), ("question", &question.print())];
     saving(project, &asked, dashboards, can_make)
@@ -193,14 +193,14 @@ pub fn sql_form(project: i64, sql: &SavedSql, dashboards: &[Saved], can_make: bo
     )
 }
 
-/// A saved insight, and what its own page can do with it.
+/// A saved insight, and the actions that its page offers.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The id in addresses.
     pub short_id: String,
     /// The dashboards that it is on.
     pub boards: Vec<i64>,
-    /// Whether the page shows another question than was saved.
+    /// Whether the query on the page differs from the saved one.
     pub is_changed: bool,
     /// Whether it may be changed.
     pub can_change: bool,
@@ -208,13 +208,13 @@ pub struct Kept {
     pub can_place: bool,
 }
 
-/// What the form of a saved insight sends to have it ask what the page shows.
+/// Value that the form of a saved insight sends to replace the saved query by that of the page.
 pub const ASK: &str = "ask";
 
-/// What it sends to be put on a dashboard.
+/// Value that it sends to put the insight on a dashboard.
 pub const PLACE: &str = "place";
 
-/// The form that saves what the page shows under the name of the saved insight; `asked` are its hidden fields.
+/// The form that saves the query on the page under the name of the saved insight; `asked` are its hidden fields.
 pub fn changing(project: i64, kept: &Kept, asked: &[(&str, &str)]) -> Markup {
     let address = links::saved(project, &kept.short_id);
     html! {

@@ -1,5 +1,5 @@
-//! What a link shows to whoever has it: a dashboard or an insight with its numbers, and nothing that leads further; or
-//! the form for its password.
+//! The page behind a share link: a dashboard or an insight with its numbers, without links to other pages; or the form
+//! for its password.
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -24,7 +24,7 @@ use weir_wire::query_node::unwrapped;
 /// The query of a saved insight, from its JSON; null without one.
 pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;
 
-/// The whole document: `told` as the API tells it of a link with these settings.
+/// The whole document: `told` is the API's JSON of the shared resource, `settings` are those of the link.
 pub fn document(
     theme: Theme,
     settings: &Map<String, Value>,
@@ -61,7 +61,7 @@ pub fn document(
     }
 }
 
-/// The form for the password of a link, sent to where it stands.
+/// The form for the password of a link, sent to the address of the link itself.
 pub fn lock(failure: Option<&str>) -> Markup {
     html! {
         @if let Some(failure) = failure { (parts::failed(failure)) }
@@ -76,7 +76,7 @@ pub fn lock(failure: Option<&str>) -> Markup {
     }
 }
 
-/// When the oldest of the numbers were computed.
+/// When the oldest of the shown results was computed.
 fn as_of(told: &Value) -> Markup {
     let of = told.get("dashboard").or_else(|| told.get("insight")).unwrap_or(&Value::Null);
     let first = items(of, "tiles").iter().filter_map(|tile| tile.get("insight")).chain([of]);
@@ -123,7 +123,7 @@ fn answer_of(tile: &Value, insight: &Value, query_of: QueryOf<'_>) -> Markup {
     }
 }
 
-/// The chart of an insight, with its numbers as a table if it stands alone.
+/// The chart of an insight, with its numbers as a table if it is the only one on the page.
 fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     let results = insight.get("result").unwrap_or(&Value::Null);
     if results.is_null() {

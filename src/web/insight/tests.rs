@@ -1,4 +1,4 @@
-//! Forms say what was asked, and answers become charts with links to who is behind them.
+//! Forms round-trip the query, and results become charts with links to the persons behind them.
 
 use maud::Markup;
 use serde::de::DeserializeSeed;
@@ -18,7 +18,7 @@ use weir_api::insights::AnswerTo;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 
-/// The fields that a browser sends of a form whose user changed nothing.
+/// The fields that a browser sends for a form that the user did not change.
 pub(crate) fn sent(markup: &Markup) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     let text = |own: &str| {
@@ -92,7 +92,7 @@ fn forms_send_what_was_asked() {
     }
 }
 
-/// The picture of an answer, which has no markup of it.
+/// The chart of a result; asserts that no text of the result becomes markup.
 fn drawn(kind: Kind, query: &str, results: &Value) -> String {
     let question = Question::parse(kind, query).unwrap();
     let links = Links::new(1, &question);

@@ -1,4 +1,4 @@
-//! Series of numbers: those of trends, lifecycles and stickiness, and of trends of funnels.
+//! Results that are series of values: trends, lifecycles and stickiness, and trends of funnels.
 
 use chrono::{Days, Months, NaiveDate, NaiveDateTime, TimeDelta};
 use maud::{Markup, html};
@@ -17,13 +17,13 @@ use crate::state::point;
 use weir_api::insights::series::{Period, Series as Answered, Status};
 use weir_api::insights::value::Number;
 
-/// Series of an answer that a chart has; the table has more.
+/// Most series in a chart; the table has more.
 const SERIES_MAX: usize = 30;
 
-/// Large numbers that stand beside each other.
+/// Most large numbers beside each other.
 const FIGURES_MAX: usize = 12;
 
-/// The chart and the table of an answer.
+/// The chart and the table of a result.
 pub(super) fn shown(answers: &[Answered], links: &Links<'_>) -> Shown {
     let form = match &links.question.options {
         Options::Trends { shown, .. } => *shown,
@@ -64,7 +64,7 @@ fn left_out(series: usize) -> Markup {
     html! { @if more > 0 { p class="quiet" { (more) " more series are in the table only." } } }
 }
 
-/// What its numbers are of, as texts.
+/// The interval starts of a result, as texts.
 fn days(answer: &Answered) -> Vec<String> {
     answer.days.iter().map(ToString::to_string).collect()
 }
@@ -106,7 +106,7 @@ fn is_unfinished(day: &str, interval: Option<&str>, at: &str) -> bool {
     }
 }
 
-/// An interval in a few characters.
+/// Short label of an interval.
 fn label(day: &str, interval: Option<&str>) -> String {
     let date = NaiveDate::parse_from_str(day, "%Y-%m-%d");
     let time = || NaiveDateTime::parse_from_str(day, "%Y-%m-%d %H:%M:%S");
@@ -120,7 +120,7 @@ fn label(day: &str, interval: Option<&str>) -> String {
     }
 }
 
-/// What a series of an answer is of.
+/// Name, colour and mark of a series of a result.
 struct Of {
     name: String,
     colour: usize,
@@ -139,7 +139,7 @@ fn of(answer: &Answered, links: &Links<'_>) -> Of {
         (_, Some(status)) => status.to_owned(),
         (Options::Funnel { .. }, _) if value.is_empty() => "Conversion".to_owned(),
         (Options::Funnel { .. }, _) => named(&value),
-        // The label has ids and stand-ins of values.
+        // The label in the result has ids and placeholders instead of display names.
         (Options::Trends { .. }, _) if !has_formula && !value.is_empty() => {
             match question.series.get(order).filter(|_| question.series.len() > 1) {
                 Some(series) => format!("{} · {}", series.title(), named(&value)),
@@ -159,12 +159,12 @@ fn of(answer: &Answered, links: &Links<'_>) -> Of {
     Of { name, colour: colour.unwrap_or(0), point, has_persons: !has_formula }
 }
 
-/// The number of the series of an answer: its own, or that of its event.
+/// The index of the series that a result belongs to: its own, or that of its event.
 fn order(answer: &Answered) -> Option<usize> {
     answer.order.or_else(|| answer.action.as_ref().map(|action| action.order))
 }
 
-/// Whether it is of the period that another one is compared with.
+/// Whether it belongs to the comparison period.
 fn is_previous(answer: &Answered) -> bool {
     answer.compare_label == Some(Period::Previous)
 }
@@ -173,7 +173,7 @@ fn named(value: &[String]) -> String {
     value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · ")
 }
 
-/// Gives each series a colour, and the one of the other period the same.
+/// Gives each series a colour, and the same one to its counterpart of the other period.
 fn coloured(answers: &[Answered], answer: &Answered, of: &mut Of) {
     let is_like = |other: &&Answered| {
         order(other) == order(answer)
@@ -191,7 +191,7 @@ fn series(answer: &Answered, links: &Links<'_>) -> Series {
     let point = |(number, place): (&Number, usize)| {
         let day = answer.days.get(place).map(ToString::to_string);
         let point = point::Point { day, ..own.point.clone() };
-        // Nobody is behind a zero.
+        // There are no persons behind a zero.
         let is_linked = own.has_persons && number.0 != 0.0;
         let link = if is_linked { links.persons(&point) } else { None };
         Point { value: number.finite(), link }
@@ -204,7 +204,7 @@ fn series(answer: &Answered, links: &Links<'_>) -> Series {
     }
 }
 
-/// The series of an answer, with a colour for each.
+/// The series of a result, with a colour for each.
 fn all_series(answers: &[Answered], links: &Links<'_>) -> Vec<Series> {
     let coloured = |answer: &Answered| {
         let mut own = of(answer, links);
@@ -214,7 +214,7 @@ fn all_series(answers: &[Answered], links: &Links<'_>) -> Vec<Series> {
     answers.iter().map(coloured).collect()
 }
 
-/// One number for the whole range of each series.
+/// One total over the whole range for each series.
 fn totals(answers: &[Answered], links: &Links<'_>, form: &str) -> Shown {
     let number = |answer: &Answered| answer.aggregated_value.and_then(Number::finite);
     let before = |answer: &Answered| {

@@ -17,14 +17,15 @@ use weir_api::flags::Flag;
 const NAME_MAX_CHARS: usize = 400;
 const DESCRIPTION_MAX_CHARS: usize = 4000;
 
-/// Whose property a filter of a cohort is of.
+/// Owner of the property that a filter of a cohort reads.
 const OWNERS: [&str; 2] = ["person", "cohort"];
 
 /// Stages of early access features.
 pub const STAGES: [&str; 6] =
     ["draft", "concept", "alpha", "beta", "general-availability", "archived"];
 
-/// The form of a cohort; `is_new` lets choose the kind. `address` takes it, `back` leads away from it.
+/// The form of a cohort; `is_new` offers the choice of the kind. `address` receives it, `back` is the link away from
+/// it.
 pub fn cohort((address, back): (&str, &str), draft: &Draft, known: &Known, is_new: bool) -> Markup {
     let kind = if draft.is_static { "list" } else { "rule" };
     html! {
@@ -85,7 +86,7 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
     }
 }
 
-/// What somebody did, and an empty row where there is room.
+/// Behavioral filters, and an empty row while there are fewer than the maximum.
 fn deeds(own: &[Deed], prefix: &str) -> Markup {
     let rows = (own.len() + 1).min(DEEDS_MAX);
     html! { @for row in 1..=rows { (deed(own.get(row - 1), &|field| format!("{prefix}d{row}.{field}"))) } }
@@ -109,7 +110,7 @@ fn deed(own: Option<&Deed>, name: &dyn Fn(&str) -> String) -> Markup {
     }
 }
 
-/// What can be done with a cohort.
+/// Actions on a cohort.
 pub fn actions(project: i64, cohort: &Cohort) -> Markup {
     let address = parts::page(project, &format!("cohorts/{}", cohort.id));
     html! {
@@ -130,23 +131,23 @@ pub fn actions(project: i64, cohort: &Cohort) -> Markup {
     }
 }
 
-/// An early access feature, as typed or as stored.
+/// An early access feature, as entered or as stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureDraft {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
-    /// Whether people may enrol; empty for a draft.
+    /// Stage, which decides whether people may enrol; empty for a draft.
     pub stage: String,
-    /// Where it is described.
+    /// URL of its documentation.
     pub documentation_url: String,
-    /// The id of the flag of a new one; empty for a new flag.
+    /// Flag id for a new feature; empty to create a flag.
     pub flag: String,
 }
 
 impl FeatureDraft {
-    /// A feature that is stored.
+    /// The draft of a stored feature.
     pub fn of(own: &Feature) -> Self {
         Self {
             name: own.name.clone(),
@@ -158,7 +159,7 @@ impl FeatureDraft {
     }
 }
 
-/// The form of an early access feature. A new one is for a new flag, or one of `flags`.
+/// The form of an early access feature. A new one gets a new flag, or one of `flags`.
 pub fn feature(
     (address, back): (&str, &str),
     own: &FeatureDraft,

@@ -1,4 +1,4 @@
-//! Definitions: the names of events and properties that were seen.
+//! Definitions: the names of all events and properties received so far.
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -16,10 +16,10 @@ const NAME_MAX_CHARS: usize = 120;
 /// Longest descriptions and tags in a row, in characters.
 const TEXT_MAX_CHARS: usize = 300;
 
-/// Those whose properties have a list, as the API calls them.
+/// The owner of properties whose values persons have, as the API calls it.
 const PERSONS: &str = "person";
 
-/// Types of values: what the API calls them, and what readers do.
+/// Types of values: the API's name and the displayed one.
 const TYPES: [(&str, &str); 5] = [
     ("String", "text"),
     ("Numeric", "number"),
@@ -28,7 +28,7 @@ const TYPES: [(&str, &str); 5] = [
     ("Duration", "duration"),
 ];
 
-/// Links to all kinds, of which one is shown: events, or properties of whom.
+/// Links to all kinds, one of them current: events, or properties by their owner.
 pub fn tabs(project: i64, current: (&str, &str)) -> Markup {
     let all = [
         (("events", ""), "Events"),
@@ -48,7 +48,7 @@ pub fn tabs(project: i64, current: (&str, &str)) -> Markup {
     }
 }
 
-/// How often an event came.
+/// Number of events of a name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Volume {
     /// The event.
@@ -57,7 +57,7 @@ pub struct Volume {
     pub days: Vec<f64>,
 }
 
-/// Names of events, with how often each came within the last days.
+/// Event definitions, with the number of events per day within the last days.
 pub fn events(
     (project, zone): (i64, Tz),
     definitions: &[EventDefinition],
@@ -106,7 +106,7 @@ fn volume(own: Option<&Volume>) -> Markup {
     }
 }
 
-/// Another name that differs in nothing but its case and what is between the words.
+/// Another name that differs only in case and in what separates the words.
 fn like<'d>(definition: &EventDefinition, all: &'d [EventDefinition]) -> Option<&'d str> {
     let bare = |name: &str| -> String {
         name.chars().filter(|own| own.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -117,7 +117,7 @@ fn like<'d>(definition: &EventDefinition, all: &'d [EventDefinition]) -> Option<
     others.find(|other| !own.is_empty() && bare(other) == own)
 }
 
-/// One event: what is known of it, and the form that describes it.
+/// One event definition: its metadata, and the form that edits it.
 pub fn event(
     (project, zone): (i64, Tz),
     definition: &EventDefinition,
@@ -146,7 +146,7 @@ pub fn event(
     }
 }
 
-/// What users wrote of a definition, among its facts.
+/// What users entered for a definition, among its metadata.
 fn facts(tags: &[String], notes: &Notes) -> Markup {
     html! {
         dt { "Description" } dd { (notes.description.as_deref().unwrap_or_default()) }
@@ -154,7 +154,7 @@ fn facts(tags: &[String], notes: &Notes) -> Markup {
     }
 }
 
-/// The form that describes a definition; `more` has fields of its kind.
+/// The form that edits a definition; `more` contains the fields of its kind.
 fn form(tags: &[String], notes: &Notes, more: &Markup) -> Markup {
     let description = notes.description.as_deref().unwrap_or_default();
     html! {
@@ -169,7 +169,7 @@ fn form(tags: &[String], notes: &Notes, more: &Markup) -> Markup {
     }
 }
 
-/// One property: what is known of it, and the form that describes it.
+/// One property definition: its metadata, and the form that edits it.
 pub fn property(project: i64, definition: &PropertyDefinition, can_write: bool) -> Markup {
     let PropertyDefinition { tags, notes, .. } = definition;
     let own = definition.property_type.as_deref().unwrap_or_default();
@@ -193,7 +193,7 @@ pub fn property(project: i64, definition: &PropertyDefinition, can_write: bool) 
     }
 }
 
-/// Names of properties of events, or of persons.
+/// Definitions of properties of events, or of persons.
 pub fn properties(project: i64, of: &str, definitions: &[PropertyDefinition]) -> Markup {
     if definitions.is_empty() {
         return none();
@@ -225,7 +225,8 @@ pub fn properties(project: i64, of: &str, definitions: &[PropertyDefinition]) ->
     }
 }
 
-/// The SQL that counts the values of a property; of events it says when each was seen first and last.
+/// The SQL that counts the values of a property; for properties of events also with the time of the first and last
+/// event.
 fn values(of: &str, name: &str) -> String {
     let value = format!("properties[{}]", parts::literal(name));
     if of == PERSONS {
@@ -242,7 +243,7 @@ fn values(of: &str, name: &str) -> String {
     )
 }
 
-/// The SQL that lists the same names; `table` has them, those of properties with whose they are.
+/// The SQL that lists the same names from `table`; for properties only those of the owner `of`.
 pub fn sql(table: &str, wanted: &str, of: &str) -> String {
     let mut conditions = Vec::new();
     if table == "property_definitions" {
@@ -273,7 +274,7 @@ fn described(notes: &Notes) -> Markup {
     html! { @if !description.is_empty() { div class="quiet" { (clipped(description, TEXT_MAX_CHARS)) } } }
 }
 
-/// A type of the API in the words that tables of properties have.
+/// The displayed name of an API type in tables of properties.
 fn kind_of(property_type: &str) -> &str {
     let own = TYPES.iter().find(|(name, _)| *name == property_type);
     own.map_or(property_type, |(_, title)| title)

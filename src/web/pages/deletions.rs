@@ -1,4 +1,4 @@
-//! Deletions: requests with what became of them, and the proof that nothing is left.
+//! Deletions: the requests with their states, and the proof that nothing is left.
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -7,22 +7,22 @@ use crate::parts;
 use crate::parts::{literal, page, query};
 use weir_api::persons::EventDeletion;
 
-/// What was found of a person.
+/// Rows of a person that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
     /// The uuid.
     pub person: String,
     /// Rows in memory.
     pub in_memory: usize,
-    /// Files with rows, and how many.
+    /// Files that contain rows, and the number of rows in each.
     pub files: Vec<(String, usize)>,
-    /// Live files that were looked into.
+    /// Live files that were searched.
     pub looked_into: usize,
     /// The directory of the events.
     pub table: String,
 }
 
-/// The requests, as the API lists them.
+/// The requests, as the API returns them.
 pub fn list(project: i64, zone: Tz, requests: &[EventDeletion]) -> Markup {
     let proof = |person: &str| {
         let own = query(&[("person", person)]);
@@ -60,7 +60,7 @@ pub fn list(project: i64, zone: Tz, requests: &[EventDeletion]) -> Markup {
     }
 }
 
-/// What the files have of a person now.
+/// Rows of a person that the files contain now.
 pub fn proof(project: i64, own: &Proof) -> Markup {
     let rows: usize = own.files.iter().map(|(_, rows)| rows).sum();
     let sql = format!(

@@ -1,4 +1,4 @@
-//! Events: the list, one of them, and the live view.
+//! Events: the list, a single one, and the live view.
 
 use chrono::DateTime;
 use chrono_tz::Tz;
@@ -16,27 +16,27 @@ use weir_event::json;
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// From when on an event is told to be late, in seconds: SDKs send in batches.
+/// Delay in seconds from which an event is marked as late: SDKs send in batches.
 const LATE_FROM_SECONDS: f64 = 60.0;
 
-/// An event as pages draw it.
+/// An event as pages display it.
 #[derive(Clone, Debug, Default)]
 pub struct Drawn {
     /// The uuid.
     pub id: String,
     /// The name.
     pub event: String,
-    /// The sender's id of the person.
+    /// The distinct id that the sender gave.
     pub distinct_id: String,
     /// The name of the person, if it has one.
     pub person: Option<String>,
     /// When it happened (RFC 3339).
     pub timestamp: String,
-    /// When the server received it, if that is known.
+    /// When the server received it, if known.
     pub received_at: Option<String>,
     /// The properties.
     pub properties: Value,
-    /// The HTML elements, as SDKs write them.
+    /// The HTML elements, in the format of SDKs.
     pub elements_chain: String,
 }
 
@@ -49,7 +49,7 @@ impl From<Event> for Drawn {
         };
         Self {
             person: event.person.as_ref().and_then(|person| named(&person.properties)),
-            // JSON is checked before it is stored, so that this does not fail.
+            // JSON is checked before it is stored, so this does not fail.
             properties: json::restore(event.properties.get().as_bytes()).unwrap_or_default(),
             id: event.id,
             event: event.event,
@@ -62,12 +62,12 @@ impl From<Event> for Drawn {
 }
 
 impl Drawn {
-    /// Whether it belongs to a person. SDKs in browsers send events without one until they identify somebody.
+    /// Whether it belongs to a person. Browser SDKs send events without one until they call `identify`.
     pub fn has_person(&self) -> bool {
         self.properties.get("$process_person_profile") != Some(&Value::Bool(false))
     }
 
-    /// How long before it was received it happened, in seconds; none if one of both is not known.
+    /// Seconds from the event's time until it was received; `None` if one of both is not known.
     fn delay(&self, received_at: &str) -> Option<f64> {
         let moment = |text: &str| DateTime::parse_from_rfc3339(text).ok();
         let (received, own) = moment(received_at).zip(moment(&self.timestamp))?;
@@ -75,7 +75,7 @@ impl Drawn {
     }
 }
 
-/// What a list of events is limited to, as texts of the form.
+/// Conditions of a list of events, as texts of the form.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The name of the event.
@@ -84,14 +84,14 @@ pub struct Wanted {
     pub distinct_id: String,
     /// The key of a property, and its value.
     pub property: (String, String),
-    /// From when on.
+    /// Start of the time range.
     pub after: String,
     /// Properties shown as columns, separated by commas.
     pub columns: String,
 }
 
 impl Wanted {
-    /// The query of the address.
+    /// The query string of the address.
     pub fn query(&self, more: &[(&str, &str)]) -> String {
         let own = [
             ("event", &*self.event),
@@ -104,7 +104,7 @@ impl Wanted {
         query(&[&own, more].concat())
     }
 
-    /// The filter on properties, as the API has it.
+    /// The property filter in the API's format.
     pub fn properties(&self) -> Option<Value> {
         let (key, value) = &self.property;
         let filter =
@@ -140,12 +140,12 @@ pub fn form(project: i64, path: &str, wanted: &Wanted, names: &[String]) -> Mark
     }
 }
 
-/// Rows of events.
+/// Table rows of events.
 pub fn rows(project: i64, zone: Tz, events: &[Drawn], columns: &[&str]) -> Markup {
     html! { @for event in events { (row(project, zone, event, columns)) } }
 }
 
-/// One row.
+/// One table row.
 pub fn row(project: i64, zone: Tz, event: &Drawn, columns: &[&str]) -> Markup {
     let Drawn { id, distinct_id, properties, .. } = event;
     html! {
@@ -162,13 +162,13 @@ pub fn row(project: i64, zone: Tz, event: &Drawn, columns: &[&str]) -> Markup {
     }
 }
 
-/// How late an event came, if its row tells when it was received and it did not come at once.
+/// Badge with the delay of an event, if the time of receipt is known and the delay is at least [`LATE_FROM_SECONDS`].
 fn behind(event: &Drawn) -> Markup {
     let seconds = event.received_at.as_deref().and_then(|at| event.delay(at)).unwrap_or_default();
     html! { @if seconds >= LATE_FROM_SECONDS { " " span class="badge" { (duration(seconds)) " late" } } }
 }
 
-/// The row of events that came together with others and are not shown.
+/// Row in place of events that arrived together with others and are not shown.
 pub fn skipped(project: i64, number: usize) -> Markup {
     let number = i64::try_from(number).unwrap_or(i64::MAX);
     html! {
@@ -185,7 +185,7 @@ fn shown_name(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }
 
-/// Where an event happened.
+/// URL or screen at which an event happened.
 fn address_of(properties: &Value) -> &str {
     let names = ["$current_url", "$screen_name", "$pathname", "$lib"];
     names
@@ -212,7 +212,7 @@ pub fn table(columns: &[&str], live: Option<&str>, rows: &Markup) -> Markup {
     }
 }
 
-/// What a list says that has no event.
+/// Content of an empty list.
 pub fn none(project: i64, is_limited: bool) -> Markup {
     html! {
         div class="empty" id="live-empty" {
@@ -243,24 +243,24 @@ pub fn one(project: i64, zone: Tz, event: &Drawn) -> Markup {
     }
 }
 
-/// What became of an event.
+/// Processing state of an event.
 #[derive(Clone, Debug, Default)]
 pub struct Journey {
-    /// When the server had it (RFC 3339); empty if it is not known.
+    /// When the server received it (RFC 3339); empty if not known.
     pub received_at: String,
     /// The uuid of its person.
     pub person_id: String,
-    /// Kinds of warnings about it.
+    /// Kinds of warnings about the event.
     pub warnings: Vec<String>,
     /// Whether its row is in memory and in the log.
     pub in_memory: bool,
-    /// The files that have its row, by their paths in the table.
+    /// The files that contain its row, by their paths in the table.
     pub files: Vec<String>,
-    /// The directory of the table in that of the data, or its URL.
+    /// The table's directory within the data directory, or its URL.
     pub table: String,
 }
 
-/// The steps of an event through the server.
+/// The stages of an event's processing in the server.
 pub fn journey((project, zone): (i64, Tz), event: &Drawn, own: &Journey) -> Markup {
     let name = clipped(&event.event, NAME_MAX_CHARS);
     html! {
@@ -288,7 +288,7 @@ pub fn journey((project, zone): (i64, Tz), event: &Drawn, own: &Journey) -> Mark
     }
 }
 
-/// How long before it was received an event happened, if that is worth telling.
+/// Text with the difference between an event's time and its receipt, if it is at least one second.
 fn late(event: &Drawn, received_at: &str) -> Markup {
     let seconds = event.delay(received_at).unwrap_or_default();
     html! {
@@ -297,22 +297,22 @@ fn late(event: &Drawn, received_at: &str) -> Markup {
     }
 }
 
-/// The SQL that lists the same events. There is none for some values of properties.
+/// The SQL that lists the same events. `None` for some values of properties.
 pub fn sql(wanted: &Wanted, limit: &str) -> Option<String> {
     list_of("events", Vec::new(), wanted, (&|key| Some(path_in_server(key)), limit))
 }
 
-/// The same for DuckDB: `table` is the directory of the events. There is none, too, where a property is called as no path in
-/// JSON is.
+/// The same for DuckDB: `table` is the directory of the events. Also `None` for a property name that no JSON path can
+/// contain.
 fn sql_of_files(project: i64, table: &str, wanted: &Wanted) -> Option<String> {
     let own = vec![format!("project_id = {project}")];
     list_of(&format!("delta_scan({})", literal(table)), own, wanted, (&path_in_file, "100"))
 }
 
-/// A property as an expression in SQL.
+/// Converts a property to an SQL expression.
 type InSql<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A list of the events in a table that fulfil all conditions.
+/// SQL that lists the events of a table that match all conditions.
 fn list_of(
     table: &str,
     mut conditions: Vec<String>,
@@ -346,7 +346,7 @@ fn list_of(
     ))
 }
 
-/// How to ask for the same list elsewhere; `table` is the directory of the events.
+/// How to run the same query elsewhere; `table` is the directory of the events.
 pub fn source(
     (project, server, table): (i64, &str, &str),
     wanted: &Wanted,

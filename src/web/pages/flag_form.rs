@@ -1,5 +1,5 @@
-//! The form of a flag: [`form`] shows what is typed, with what is wrong about it. There is an empty row for one more
-//! filter of each condition and one more variant; buttons add conditions and rows, so nothing needs a script.
+//! The form of a flag: [`form`] shows the entered values, with their errors. There is an empty row for one more filter
+//! of each condition and one more variant; buttons add conditions and rows, so nothing needs a script.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const KEY_MAX_CHARS: usize = 400;
 const NAME_MAX_CHARS: usize = 4000;
 const VALUE_MAX_CHARS: usize = 4000;
 
-/// What a form shows beside what is typed.
+/// Data of a form besides the entered values.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Types of groups.
@@ -32,23 +32,23 @@ pub struct Known {
     pub properties: Vec<String>,
     /// Names of events.
     pub events: Vec<String>,
-    /// Why it was refused.
+    /// Why the flag was refused.
     pub problem: Option<String>,
-    /// How many each condition is about, of how many; `Err` says why it is not known.
+    /// How many persons or groups each condition matches, of how many in all; `Err` contains why this is not known.
     pub reach: Vec<Result<(i64, i64), String>>,
-    /// The distinct id that it was tried with.
+    /// The distinct id that the flag was tested with.
     pub tried: String,
-    /// What that would get; `Err` says why it is not known.
+    /// The evaluation for that distinct id; `Err` contains why it is not known.
     pub trial: Option<Result<TestedEvaluation, String>>,
 }
 
-/// The form; `address` takes it, `back` leads away from it.
+/// The form; `address` receives it, `back` is the link away from it.
 pub fn form(address: &str, back: &str, draft: &Draft, known: &Known) -> Markup {
     html! {
         p class="back" { a href=(back) { "← Back" } }
         @if let Some(problem) = &known.problem { (parts::failed(problem)) }
         form method="post" action=(address) class="flag" {
-            // Enter saves: the first button of a form is the one that it presses.
+            // Enter saves: browsers submit a form with its first button.
             button class="unseen" name="do" value="save" tabindex="-1" { "Save" }
             (head(draft, known))
             h2 { "Release conditions" }
@@ -70,7 +70,7 @@ pub fn form(address: &str, back: &str, draft: &Draft, known: &Known) -> Markup {
     }
 }
 
-/// What fields suggest.
+/// Suggestions for the fields.
 pub fn lists(known: &Known) -> Markup {
     html! {
         datalist id="properties" { @for name in &known.properties { option value=(name) {} } }
@@ -141,7 +141,8 @@ fn fields(condition: &Condition, number: usize, known: &Known) -> Markup {
     }
 }
 
-/// Rows of filters, and an empty one where there is room. `prefix` begins their names, `owners` are those to choose from.
+/// Rows of filters, and an empty one while there are fewer than the maximum. `prefix` begins their names, `owners` are
+/// the selectable ones.
 pub fn filters(own: &[Filter], prefix: &str, known: &Known, owners: &[&'static str]) -> Markup {
     let rows = (own.len() + 1).min(FILTERS_MAX);
     html! {
@@ -192,7 +193,7 @@ fn filter(
     }
 }
 
-/// Who would get what, before anything is saved.
+/// Test of the flag as entered, before anything is saved.
 fn trying(known: &Known) -> Markup {
     html! {
         h2 { "Try it before you save" }
@@ -240,7 +241,7 @@ fn variants(draft: &Draft) -> Markup {
     }
 }
 
-/// How clients ask for a flag, in some languages.
+/// Code by which clients evaluate a flag, in some languages.
 pub fn snippets(key: &str, server: &str, token: &str, has_variants: bool) -> Markup {
     let quoted = Value::from(key).to_string();
     let (js, python) = match has_variants {

@@ -1,4 +1,4 @@
-//! Feature flags and early access features: lists, one flag, and the trace of an evaluation.
+//! Feature flags and early access features: lists, a single flag, and the trace of an evaluation.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use weir_event::json as reader;
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// What stands in the place of a list without flags.
+/// Content of an empty list of flags.
 pub fn none((project, server): (i64, &str), is_limited: bool) -> Markup {
     html! {
         div class="empty" {
@@ -31,7 +31,7 @@ pub fn none((project, server): (i64, &str), is_limited: bool) -> Markup {
     }
 }
 
-/// A list of flags, with how often each was asked for within a week, if that is known.
+/// A list of flags, with the number of evaluations of each within a week, if known.
 pub fn list(
     project: i64,
     zone: Tz,
@@ -90,7 +90,7 @@ fn rollout(flag: &Flag) -> String {
     }
 }
 
-/// One flag. `can_write` offers to turn it on or off.
+/// One flag. With `can_write` it has the button that turns it on or off.
 pub fn one(project: i64, zone: Tz, flag: &Flag, can_write: bool) -> Markup {
     let (id, is_on) = (flag.id, flag.active);
     html! {
@@ -124,7 +124,7 @@ pub fn one(project: i64, zone: Tz, flag: &Flag, can_write: bool) -> Markup {
     }
 }
 
-/// How often a flag was asked for: a chart, which is that of an address.
+/// The evaluations of a flag as a chart; `address` is that of the chart's query.
 pub fn calls(address: &str, chart: &Markup) -> Markup {
     html! {
         h2 { "Evaluations by value" }
@@ -138,7 +138,7 @@ pub fn calls(address: &str, chart: &Markup) -> Markup {
     }
 }
 
-/// The box that asks what a distinct id gets.
+/// The form that evaluates the flags for a distinct id.
 pub fn test_form(distinct_id: &str) -> Markup {
     html! {
         h2 { "Who gets what, and why" }
@@ -191,8 +191,8 @@ fn compared(filter: &PropertyTrace) -> Markup {
     sentence(&json!({"key": key, "operator": operator, "value": value, "type": r#type}))
 }
 
-/// What was changed, by whom, newest first. `flag` is as it is now; with the right to change it, the forms that bring back
-/// what was before a change.
+/// The changes of a flag and their authors, newest first. `flag` is the current one; with the right to change it, there
+/// are forms that restore the values before a change.
 pub fn activity(
     project: i64,
     zone: Tz,
@@ -234,20 +234,20 @@ pub fn activity(
     }
 }
 
-/// The fields that a change is about, as they are stored.
+/// The changed fields of an activity log entry, as stored.
 fn changes(entry: &Entry) -> Vec<Value> {
     let stored = entry.detail.changes.as_ref();
     let read = stored.map(|changes| reader::restore(changes.get().as_bytes()));
     read.and_then(Result::ok).unwrap_or_default()
 }
 
-/// Whether a change made a version of the flag, as the API counts them.
+/// Whether a change made a version of the flag, in the API's numbering.
 fn is_version(entry: &Entry, changes: &[Value]) -> bool {
     let is_of_flag = |change: &Value| text(change, "field") != "role_access";
     entry.activity == "updated" && (changes.is_empty() || changes.iter().any(is_of_flag))
 }
 
-/// What one field was and is. Conditions are sentences.
+/// One field before and after a change. Conditions are sentences.
 fn difference(change: &Value) -> Markup {
     let side = |name: &str| change.get(name).unwrap_or(&Value::Null);
     let (before, after) = (side("before"), side("after"));
@@ -266,7 +266,7 @@ fn difference(change: &Value) -> Markup {
     }
 }
 
-/// Filters of a flag without variants and payloads that are the same on the other side.
+/// Filters of a flag without the variants and payloads that are equal on the other side.
 fn unlike(filters: &Value, other: &Value) -> Value {
     let mut filters = filters.clone();
     if let Value::Object(own) = &mut filters {
@@ -301,7 +301,7 @@ fn filters_of(filters: &Value) -> Markup {
     }
 }
 
-/// Changes at later times, and the form that adds one. Times are in the zone of the project.
+/// Scheduled changes, and the form that adds one. Times are in the zone of the project.
 pub fn schedule(
     project: i64,
     zone: Tz,
@@ -349,7 +349,7 @@ pub fn schedule(
     }
 }
 
-/// What a scheduled change does, in words.
+/// The effect of a scheduled change, in words.
 fn operation(payload: &Value) -> Markup {
     let value = payload.get("value").unwrap_or(&Value::Null);
     match (text(payload, "operation"), value.as_bool()) {

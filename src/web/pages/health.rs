@@ -1,4 +1,4 @@
-//! Health of the server, and of what was sent to it.
+//! Health of the server, and of the ingested data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use weir_base::clock::UnixMicros;
 /// Width of a meter, in its own units.
 const METER: u64 = 1000;
 
-/// Part of a limit from which a meter warns, in thousandths.
+/// Fraction of a limit from which a meter warns, in thousandths.
 const HIGH: u64 = 850;
 
 /// Longest example of a warning, in characters.
@@ -22,11 +22,11 @@ const EXAMPLE_MAX_CHARS: usize = 160;
 /// Requests to one endpoint that were refused for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The endpoint, as metrics call it.
+    /// The endpoint, as metrics name it.
     pub route: &'static str,
-    /// The status of the answers.
+    /// The status of the responses.
     pub status: u16,
-    /// Their code; empty where there was none.
+    /// Error code of the responses; empty without one.
     pub code: &'static str,
     /// How many, since the start.
     pub requests: u64,
@@ -34,7 +34,7 @@ pub struct Refusal {
     pub last_at: UnixMicros,
 }
 
-/// A use, and what it may be.
+/// Use of a resource, and its limit.
 #[derive(Clone, Debug)]
 pub struct Use {
     /// What is used.
@@ -48,19 +48,19 @@ pub struct Use {
 /// Figures of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Why no events are taken; `None` if they are.
+    /// Why no events are accepted; `None` if they are.
     pub unready: Option<String>,
-    /// Rates, with what they are of; `None` while nothing is known.
+    /// Rates, with their names; `None` while there is no measurement.
     pub rates: Vec<(&'static str, Option<f64>)>,
-    /// How long the oldest event that is in no file has waited, and the log records that are in none.
+    /// Age of the oldest event that is not in a file yet, and number of log records that are not in a file.
     pub unflushed: (Duration, u64),
-    /// Counts, with what they count.
+    /// Counters, with their names.
     pub counts: Vec<(&'static str, u64)>,
     /// Uses of memory and disk.
     pub uses: Vec<Use>,
-    /// Free space, and below which no events are taken.
+    /// Free space, and the minimum below which no events are accepted.
     pub disk_free: Option<Use>,
-    /// The endpoints that took most time since the start: requests, and seconds of all of them together.
+    /// The endpoints with the largest total time since the start: name, requests, and seconds of all of them together.
     pub times: Vec<(String, u64, f64)>,
 }
 
@@ -102,12 +102,12 @@ pub fn figures(figures: &Figures) -> Markup {
     }
 }
 
-/// One digit after the point of what is small, none of what is large.
+/// One decimal for small values, none for large ones.
 fn rounded(value: f64) -> f64 {
     if value < 100.0 { (value * 10.0).round() / 10.0 } else { value.round() }
 }
 
-/// Free space, and how much is kept free.
+/// Free space, and how much of it is reserved.
 fn room(free: &Use) -> Markup {
     let is_low = free.bytes < free.limit_bytes.saturating_mul(2);
     html! {
@@ -121,14 +121,14 @@ fn room(free: &Use) -> Markup {
     }
 }
 
-/// A query that took long.
+/// A slow query.
 #[derive(Clone, Debug)]
 pub struct SlowQuery {
-    /// When it was answered.
+    /// When its response was sent.
     pub at: UnixMicros,
     /// How long that took.
     pub took: Duration,
-    /// Whether there was an answer.
+    /// Whether it succeeded.
     pub is_answered: bool,
     /// SQL, or a kind of insight and its events.
     pub text: Box<str>,
@@ -165,7 +165,7 @@ pub fn refusals(zone: Tz, rows: &[Refusal]) -> Markup {
     }
 }
 
-/// Where time goes, from the head of a request to the last byte of its answer.
+/// Total time by endpoint, from the head of a request to the last byte of its response.
 fn times(rows: &[(String, u64, f64)]) -> Markup {
     html! {
         h2 { "What took most time since the start" }
@@ -202,7 +202,7 @@ fn refused(zone: Tz, rows: &[Refusal]) -> Markup {
     }
 }
 
-/// Why a request was refused: what the answer said, and its status.
+/// Why a request was refused: the response's error code, and its status.
 fn why(status: u16, code: &str) -> Markup {
     let meaning = meaning(status);
     html! {
@@ -211,16 +211,16 @@ fn why(status: u16, code: &str) -> Markup {
     }
 }
 
-/// What was sent and is not stored, since the start of the server.
+/// Received data that is not stored, since the start of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotStored {
-    /// Dropped events: why, how many.
+    /// Dropped events: reason and number.
     pub dropped: Vec<(&'static str, u64)>,
     /// Refused requests.
     pub refused: Vec<Refusal>,
 }
 
-/// What does not appear among the events, and why.
+/// Received data that does not appear among the events, and why.
 pub fn not_stored(zone: Tz, own: &NotStored) -> Markup {
     html! {
         h2 { "Discarded since the start of the server" }

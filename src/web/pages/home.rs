@@ -9,7 +9,7 @@ use crate::parts::{clipped, page};
 const WIDTH: usize = 140;
 const HEIGHT: i64 = 48;
 
-/// What is shown of a project.
+/// Overview of a project.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The id.
@@ -18,7 +18,7 @@ pub struct Summary {
     pub name: String,
     /// Events of each of the last 14 days in the project's zone, today last.
     pub days: Vec<i64>,
-    /// Events a week ago from the begin of the day to the same time of day.
+    /// Events a week ago, from the beginning of the day to the same time of day.
     pub week_ago: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Settings: who belongs to the organization, and what roles let them do.
+//! Settings: members of the organization, roles, and the rights that roles give.
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -17,7 +17,7 @@ const FIELD_MAX_CHARS: usize = 150;
 /// Levels of members.
 const LEVELS: [(&str, &str); 3] = [("1", "member"), ("8", "admin"), ("15", "owner")];
 
-/// What a role, or nobody's role, lets do with flags.
+/// Access levels of flags, for a role and for those without one.
 const ACCESS: [(&str, &str); 2] = [("37", "change flags"), ("21", "only look at flags")];
 
 /// A member who was just added.
@@ -31,7 +31,7 @@ pub struct Added {
     pub server: String,
 }
 
-/// The key of a member who was just added. It stands at the top of the page: it is not shown again.
+/// The key of a member who was just added, at the top of the page: it is not shown again.
 pub fn added(added: &Added) -> Markup {
     html! {
         div class="note" role="status" {
@@ -99,7 +99,7 @@ fn member(project: i64, zone: Tz, own: &Member, can_write: bool) -> Markup {
     }
 }
 
-/// Roles, and what those without one may do: `default`. `members` are those of the organization.
+/// Roles, and the rights of members without one: `default`. `members` are those of the organization.
 pub fn roles(
     project: i64,
     roles: &[Role],
@@ -213,7 +213,7 @@ mod tests {
         vec![person(1, 15), person(2, 1)]
     }
 
-    /// A role of the first of the people.
+    /// A role of which the first person is a member.
     fn role(name: &str) -> Role {
         let member = Membership {
             id: "k".to_owned(),

@@ -8,16 +8,16 @@ use crate::pages::events::Drawn;
 use crate::parts;
 use crate::parts::page;
 
-/// The element that says whether an event has come.
+/// Element id of the indicator of whether an event has arrived.
 pub const ARRIVAL: &str = "arrival";
 
-/// Queues calls in a page until the SDK has come from `SCRIPT`, whenever that is.
+/// Snippet for a web page: queues calls until the SDK has been loaded from `SCRIPT`, whenever that is.
 const PAGE: &str = include_str!("onboarding/snippet.html");
 
 /// The SDK with the settings of the project, from this server.
 const OWN_SDK: &str = "SERVER/array/TOKEN/array.js";
 
-/// The SDK from a public place.
+/// The SDK from a public CDN.
 const PUBLIC_SDK: &str = "https://cdn.jsdelivr.net/npm/posthog-js@1/dist/array.js";
 
 /// Snippets: the id of the element, a title, and a text with `SERVER` and `TOKEN`.
@@ -54,7 +54,7 @@ const SNIPPETS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The snippets. `has_sdk` says whether this server has the browser SDK.
+/// The snippets. `has_sdk`: whether this server serves the browser SDK.
 pub fn snippets(server: &str, token: &str, has_sdk: bool) -> Markup {
     let filled = |text: &str| text.replace("SERVER", server).replace("TOKEN", token);
     let page = PAGE.trim_end().replace("SCRIPT", if has_sdk { OWN_SDK } else { PUBLIC_SDK });
@@ -79,7 +79,8 @@ pub fn snippets(server: &str, token: &str, has_sdk: bool) -> Markup {
     }
 }
 
-/// What is there while no event is. The page asks again by itself, every second. `can_send` offers to send one.
+/// The placeholder until the first event arrives. The page polls every second by itself. `can_send` offers to send a
+/// test event.
 pub fn waiting(project: i64, can_send: bool) -> Markup {
     html! {
         div class="card" id=(ARRIVAL) data-again="1" {
@@ -94,7 +95,7 @@ pub fn waiting(project: i64, can_send: bool) -> Markup {
     }
 }
 
-/// The journey of the newest event.
+/// The processing of the newest event.
 pub fn arrived(project: i64, zone: Tz, event: &Drawn) -> Markup {
     let (name, id) = (event.event.as_str(), event.distinct_id.as_str());
     let link = |path: &str, parameters: &[(&str, &str)]| {

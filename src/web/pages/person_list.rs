@@ -1,4 +1,4 @@
-//! The list of persons: its form, its table, and how to ask for the same elsewhere.
+//! The list of persons: its form, its table, and how to run the same query elsewhere.
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
@@ -15,10 +15,10 @@ use weir_api::persons::Person;
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// What a list of persons is limited to, as texts of the form.
+/// Conditions of a list of persons, as texts of the form.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// A part of an email address, or an id.
+    /// A substring of an email address, or an id.
     pub search: String,
     /// The key of a property, and its value.
     pub property: (String, String),
@@ -27,7 +27,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The query of the address.
+    /// The query string of the address.
     pub fn query(&self, more: &[(&str, &str)]) -> String {
         let own = [
             ("search", &*self.search),
@@ -51,12 +51,12 @@ impl Wanted {
         parts::columns(&self.columns)
     }
 
-    /// Whether persons may be missing from it.
+    /// Whether there are conditions, so that persons may be missing from the list.
     pub fn is_limited(&self) -> bool {
         !self.search.is_empty() || !self.property.0.is_empty()
     }
 
-    /// The SQL that finds the same persons. There is none for some values of properties.
+    /// The SQL that finds the same persons. `None` for some values of properties.
     pub fn sql(&self, limit: &str) -> Option<String> {
         let mut conditions = Vec::new();
         if !self.search.is_empty() {
@@ -73,8 +73,8 @@ impl Wanted {
         Some(list_of("persons", &conditions, limit))
     }
 
-    /// The same for DuckDB: `table` is the directory of the copy of the persons. There is none, too, where a property is
-    /// called as no path in JSON is.
+    /// The same for DuckDB: `table` is the directory of the copy of the persons. Also `None` for a property name that
+    /// no JSON path can contain.
     fn sql_of_files(&self, project: i64, table: &str) -> Option<String> {
         let mut conditions = vec![format!("project_id = {project}")];
         if !self.search.is_empty() {
@@ -91,7 +91,7 @@ impl Wanted {
         Some(list_of(&format!("delta_scan({})", literal(table)), &conditions, "100"))
     }
 
-    /// How to ask for the same list elsewhere; `table` is the directory of the copy of the persons.
+    /// How to run the same query elsewhere; `table` is the directory of the copy of the persons.
     pub fn source(&self, (project, server, table): (i64, &str, &str)) -> Markup {
         let parameters = self.parameters();
         let parameters = parameters.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -102,7 +102,7 @@ impl Wanted {
     }
 }
 
-/// The persons of a table that fulfil all conditions.
+/// SQL that lists the persons of a table that match all conditions.
 fn list_of(table: &str, conditions: &[String], limit: &str) -> String {
     let limits = match conditions {
         [] => String::new(),
@@ -164,7 +164,7 @@ impl<'p> From<&'p Member> for Row<'p> {
     }
 }
 
-/// The table: of persons, with these of their properties.
+/// The table of persons, with these of their properties as columns.
 pub fn table<'p, P>(
     project: i64,
     zone: Tz,
@@ -203,7 +203,7 @@ fn row(project: i64, zone: Tz, person: &Row<'_>, columns: &[&str]) -> Markup {
     }
 }
 
-/// What stands in the place of the table if it has no person.
+/// Content of an empty list.
 pub fn none(project: i64, is_limited: bool) -> Markup {
     html! {
         div class="empty" {

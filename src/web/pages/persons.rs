@@ -1,4 +1,4 @@
-//! Persons, groups and cohorts: one of each, and lists of the last two.
+//! Persons, groups and cohorts: pages of a single one, and lists of the last two.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use weir_api::query::Rows;
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// Of how many days the events of a group are listed, and how many rows.
+/// Time range in days, and most rows, of the events of a group.
 const GROUP_DAYS: u32 = 30;
 const GROUP_ROWS: u32 = 20;
 
@@ -33,7 +33,7 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
-/// What stands in the place of the persons of a cohort that has none.
+/// Placeholder in place of the persons of an empty cohort.
 pub fn no_members(cohort: &Cohort) -> Markup {
     html! {
         div class="empty" {
@@ -45,11 +45,12 @@ pub fn no_members(cohort: &Cohort) -> Markup {
     }
 }
 
-/// What a page says of a cohort by events while its members are looked for.
+/// Note on a cohort by events while its members are being computed.
 pub const COUNTING: &str =
     "The members are known when all events have been read: load this page again in a moment.";
 
-/// Whether the members of a cohort by events are being looked for, so that those that are known are none, or of before.
+/// Whether the members of a cohort by events are being computed, so that the current ones are none, or those of the
+/// last computation.
 pub fn is_being_counted(cohort: &Cohort) -> bool {
     cohort.is_calculating && cohort.cohort_type == "behavioral"
 }
@@ -77,7 +78,7 @@ pub fn name(person: &Person) -> String {
     parts::title(if is_named { &person.name } else { first.unwrap_or_default() })
 }
 
-/// One person: what is known at once. `cohorts` are those that contain it.
+/// One person: the data that needs no query. `cohorts` are those that contain it.
 pub fn one(project: i64, zone: Tz, person: &Person, cohorts: &[Cohort]) -> Markup {
     let ids = &person.distinct_ids;
     html! {
@@ -115,7 +116,7 @@ pub fn one(project: i64, zone: Tz, person: &Person, cohorts: &[Cohort]) -> Marku
     }
 }
 
-/// What stands above the events of an id without a person.
+/// Note above the events of a distinct id without a person.
 pub fn nobody() -> Markup {
     html! {
         div class="note" {
@@ -155,7 +156,7 @@ pub fn changes(project: i64, person: &Person) -> Markup {
     }
 }
 
-/// The events that gave properties of a person their values.
+/// The events that set the current values of a person's properties.
 pub fn origins(project: i64, zone: Tz, found: &[(String, Drawn)]) -> Markup {
     html! {
         @if !found.is_empty() {
@@ -175,7 +176,7 @@ pub fn origins(project: i64, zone: Tz, found: &[(String, Drawn)]) -> Markup {
     }
 }
 
-/// What a person did, by visits: events without half an hour between them.
+/// Events of a person, split into visits by gaps of half an hour.
 pub fn timeline(project: i64, zone: Tz, events: &[Drawn]) -> Markup {
     let moment = |event: &Drawn| DateTime::parse_from_rfc3339(&event.timestamp).ok();
     let mut visits: Vec<Vec<&Drawn>> = Vec::new();
@@ -212,8 +213,8 @@ pub fn timeline(project: i64, zone: Tz, events: &[Drawn]) -> Markup {
     }
 }
 
-/// The flags of a person with one of its distinct ids. `told` has rows of a key, the value that a client
-/// was told last, and when.
+/// The flags of a person, evaluated for one of its distinct ids. `told` has rows of a flag's key, the value that a
+/// client received last, and when.
 pub fn flags(
     (project, zone): (i64, Tz),
     (distinct_id, ids): (&str, &[String]),
@@ -255,7 +256,7 @@ pub fn flags(
     }
 }
 
-/// For which distinct id flags are evaluated, and a form to choose another one of the person.
+/// The distinct id for which flags are evaluated, and a form to choose another one of the person.
 fn flags_of(distinct_id: &str, ids: &[String]) -> Markup {
     let hint =
         "A part of everybody is chosen by distinct id, so another one may have other values.";
@@ -279,7 +280,7 @@ fn flags_of(distinct_id: &str, ids: &[String]) -> Markup {
     }
 }
 
-/// What a client was told, marked where it is another value now.
+/// The value that a client received last, marked if it differs from the current one.
 fn told_value(row: &[Value], now: &Value, zone: Tz) -> Markup {
     let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
     let (value, is_same) = (cell(1), cell(1) == parts::plain(now));
@@ -294,11 +295,11 @@ fn told_value(row: &[Value], now: &Value, zone: Tz) -> Markup {
 pub struct OfGroup {
     /// Its newest events.
     pub events: String,
-    /// Who did them last.
+    /// The persons of the most recent of these events.
     pub persons: String,
 }
 
-/// How to ask for the events and persons of a group, by the number of its type and its key.
+/// SQL for the events and persons of a group, by the index of its type and its key.
 pub fn of_group(index: u8, key: &str) -> OfGroup {
     let of = format!(
         "FROM events WHERE group_{index} = {} AND timestamp > now() - INTERVAL '{GROUP_DAYS} days'",
@@ -315,7 +316,7 @@ pub fn of_group(index: u8, key: &str) -> OfGroup {
     }
 }
 
-/// The newest events of a group, and the persons who did them, if these may be told.
+/// The newest events of a group, and their persons, if the user may see these.
 pub fn deeds_of_group((project, zone): (i64, Tz), events: &Rows, persons: Option<&Rows>) -> Markup {
     let event = |row: &Vec<Value>| {
         let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();

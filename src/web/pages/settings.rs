@@ -12,18 +12,18 @@ use weir_api::projects::Project;
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// One session of the reader.
+/// One session of the user.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The id.
     pub id: i64,
-    /// What the browser said of itself.
+    /// The browser's user agent.
     pub client: String,
     /// RFC 3339.
     pub created_at: String,
     /// RFC 3339.
     pub used_at: String,
-    /// Whether the page is seen in this session.
+    /// Whether the page was requested in this session.
     pub is_own: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn project(id: i64, project: &Project, zones: &[&str], can_write: bool) -> M
     }
 }
 
-/// How other programs read the events: `table` is their directory.
+/// How other programs read the events: `table` is the directory of the table.
 pub fn files(project: i64, table: &str) -> Markup {
     let own = literal(table);
     let duckdb = format!(
@@ -77,7 +77,7 @@ pub fn files(project: i64, table: &str) -> Markup {
     }
 }
 
-/// The value of a key that was just made. It stands at the top of the page: it is not shown again.
+/// The value of a key that was just created, at the top of the page: it is not shown again.
 pub fn new_key(value: &str) -> Markup {
     html! {
         div class="note" role="status" { p { "Copy the new key now: it is not shown again." } (parts::code("new-key", value)) }
@@ -121,7 +121,7 @@ pub fn keys(project: i64, zone: Tz, keys: &[Key], can_write: bool) -> Markup {
     }
 }
 
-/// Where the reader has signed in.
+/// The sessions of the user.
 pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
     html! {
         div class="card" id="sessions" {
@@ -144,7 +144,7 @@ pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
     }
 }
 
-/// What is kept for how long, and how it is deleted.
+/// Data retention, and how data is deleted.
 pub fn kept(project: i64) -> Markup {
     html! {
         div class="card" id="kept" {
@@ -155,7 +155,7 @@ pub fn kept(project: i64) -> Markup {
     }
 }
 
-/// The form that makes another project.
+/// The form that creates another project.
 pub fn another_project(project: i64) -> Markup {
     html! {
         div class="card" id="another" {

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-/// The form: a button for a link, or a field for a key. A link signs in by a form, because programs that look at
-/// links, such as those of chats, would use it up.
+/// The form: a button if there is a login link, else a field for a key. A link signs in only by submitting a form,
+/// because programs that preview links, such as those of chats, would consume it.
 pub fn form(link: &str, next: &str) -> Markup {
     html! {
         form class="stack" method="post" action="/login" {

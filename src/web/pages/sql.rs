@@ -1,4 +1,4 @@
-//! The SQL page: a box, what can be asked, and a grid of results.
+//! The SQL page: an editor, the available tables and examples, and a grid of results.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -16,10 +16,10 @@ use weir_api::query::Rows;
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
 
-/// What the form of a saved query sends for rows without a chart.
+/// Value that the form of a saved query sends for rows without a chart.
 const ROWS: &str = "table";
 
-/// Questions to begin with: a title and SQL.
+/// Example queries: a title and SQL.
 const EXAMPLES: &[(&str, &str)] = &[
     (
         "Events by name",
@@ -36,7 +36,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("Newest persons", "SELECT *\nFROM persons\nORDER BY created_at DESC\nLIMIT 20"),
 ];
 
-/// What the box completes.
+/// Completions of the editor.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// Tables, columns and functions.
@@ -53,7 +53,7 @@ pub fn address(project: i64, sql: &str, chart: Option<&Chart>) -> String {
     format!("{}?{}", page(project, "sql"), query(&[("q", sql), ("chart", chart)]))
 }
 
-/// The box, what was saved, what it was asked before in this browser, and examples.
+/// The editor, saved queries, the history in this browser, and examples.
 pub fn form(
     project: i64,
     (sql, chart): (&str, Option<&Chart>),
@@ -107,7 +107,7 @@ pub fn form(
     }
 }
 
-/// The names in some columns of rows, each once.
+/// The distinct names in some columns of rows.
 pub fn names(rows: &Rows, columns: &[usize]) -> Vec<String> {
     let name = |row: &[Value], at: usize| row.get(at).and_then(Value::as_str).map(str::to_owned);
     let rows = rows.results.iter();
@@ -147,7 +147,7 @@ pub fn tables(rows: &Rows) -> Markup {
     }
 }
 
-/// The result of a query, and above it a chart if one of a kind is asked for.
+/// The result of a query, and above it a chart of this kind, if one is selected.
 pub fn result(
     (project, sql, chart): (i64, &str, Option<&Chart>),
     answer: &Rows,
@@ -174,7 +174,7 @@ pub fn result(
     }
 }
 
-/// The rows of an answer, and above them a chart if there is one of them.
+/// The rows of a result, and above them a chart if there is one of them.
 fn drawn(answer: &Rows, chart: Option<&Chart>) -> Markup {
     let is_empty = answer.results.is_empty();
     html! {
@@ -188,7 +188,7 @@ fn drawn(answer: &Rows, chart: Option<&Chart>) -> Markup {
     }
 }
 
-/// The answer to a saved query: the chart that it is saved with, or the rows; both where it stands alone.
+/// The result of a saved query: its saved chart, or the rows; both if it is the only one on the page.
 pub fn saved(answer: &Rows, query: &Value, is_alone: bool) -> Markup {
     let chart = SavedSql::of(query).and_then(|saved| saved.chart);
     if is_alone {
@@ -197,7 +197,7 @@ pub fn saved(answer: &Rows, query: &Value, is_alone: bool) -> Markup {
     chart.and_then(|chart| sql_chart::chart(answer, chart)).unwrap_or_else(|| grid(answer))
 }
 
-/// What a saved query asks, to be changed at the address `at` of the insight, and the way to the page of SQL.
+/// The SQL of a saved query, editable at the address `at` of the insight, and the link to the SQL page.
 pub fn asked(project: i64, (saved, is_changed): (&SavedSql, bool), at: Option<&str>) -> Markup {
     html! {
         details class="source" open[is_changed] {
@@ -228,7 +228,7 @@ pub fn asked(project: i64, (saved, is_changed): (&SavedSql, bool), at: Option<&s
     }
 }
 
-/// The rows of an answer as a table.
+/// The rows of a result as a table.
 fn grid(answer: &Rows) -> Markup {
     let Rows { columns, types, results: rows } = answer;
     html! {
@@ -262,7 +262,7 @@ fn cell(value: &Value) -> Markup {
     }
 }
 
-/// Whether a column has numbers, by its first value.
+/// Whether a column is numeric, by its first value that is not null.
 fn is_number(rows: &[Vec<Value>], column: usize) -> bool {
     let mut values = rows.iter().filter_map(|row| row.get(column)).filter(|value| !value.is_null());
     values.next().is_some_and(Value::is_number)
@@ -275,7 +275,7 @@ pub fn plan(answer: &Rows) -> Markup {
     html! { section id="result" aria-label="Plan" { h2 { "Plan" } pre tabindex="0" { (lines.join("\n")) } } }
 }
 
-/// How to ask the same by the API.
+/// How to run the same query by the API.
 pub fn source(project: i64, server: &str, sql: &str) -> Markup {
     let body = serde_json::json!({"query": sql, "format": "csv"});
     let curl = curl::post(server, project, "query/", &body);

@@ -1,5 +1,5 @@
-//! The rows of a query as a chart: columns of numbers are series, another column names the places, and further ones
-//! split the series.
+//! The rows of a query as a chart: numeric columns are series, another column gives the labels of the horizontal axis,
+//! and further ones split the series.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -19,7 +19,7 @@ const SERIES_MAX: usize = 20;
 /// Longest names of places and series, in characters.
 const NAME_MAX_CHARS: usize = 60;
 
-/// The chart of an answer. There is none without a column of numbers, and one beside it that says what each number is of.
+/// The chart of a result. `None` without a numeric column, or without another column for the labels.
 pub fn chart(answer: &Rows, kind: &Chart) -> Option<Markup> {
     let (labels, series, is_cut) = drawn(answer)?;
     let frame = Frame::new("Rows of the query", labels);
@@ -29,7 +29,7 @@ pub fn chart(answer: &Rows, kind: &Chart) -> Option<Markup> {
     })
 }
 
-/// The places, the series, and whether some of them are left out.
+/// The labels, the series, and whether some of them are left out.
 fn drawn(answer: &Rows) -> Option<(Vec<String>, Vec<Series>, bool)> {
     let Rows { columns: names, results: all, .. } = answer;
     let rows = all.get(..ROWS_MAX).unwrap_or(all);
@@ -45,7 +45,7 @@ fn drawn(answer: &Rows) -> Option<(Vec<String>, Vec<Series>, bool)> {
     let time = others.iter().copied().find(|column| are(*column, &is_time));
     let place = match time.or_else(|| others.first().copied()) {
         Some(place) => place,
-        // All are numbers: the first names the places.
+        // All columns are numeric: the first gives the labels.
         None if numbers.len() > 1 => numbers.remove(0),
         None => return None,
     };
@@ -61,7 +61,7 @@ fn drawn(answer: &Rows) -> Option<(Vec<String>, Vec<Series>, bool)> {
         }
     }
     if time == Some(place) {
-        // Texts of times are in their order.
+        // Texts of times sort chronologically.
         places.sort_unstable();
     }
     let mut series: Vec<Series> = Vec::new();
@@ -86,7 +86,8 @@ fn drawn(answer: &Rows) -> Option<(Vec<String>, Vec<Series>, bool)> {
     Some((labels, series, is_cut))
 }
 
-/// Puts a number to the series of a name; whether there is room for it. Of several at one place the last one counts.
+/// Sets a value of the series with this name; `false` if there are too many series. The last of several values at one
+/// place wins.
 fn put(
     series: &mut Vec<Series>,
     name: String,
@@ -115,7 +116,7 @@ fn is_time(value: &Value) -> bool {
     chrono::NaiveDate::parse_from_str(day, "%Y-%m-%d").is_ok()
 }
 
-/// A place in a few characters: of times the day, and what differs from midnight.
+/// Short label of a place: for times the date, and the time unless it is midnight.
 fn label(place: &str, is_time: bool) -> String {
     if !is_time {
         return clipped(place, NAME_MAX_CHARS);

@@ -1,4 +1,4 @@
-//! Forms of flags and cohorts send what is stored, if nobody changes anything.
+//! Forms of flags and cohorts send what is stored, if the user changes nothing.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

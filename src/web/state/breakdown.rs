@@ -5,23 +5,23 @@ use crate::state::parameters::{Parameters, Printer, Wrong};
 /// Most properties that are combined.
 pub const KEYS_MAX: usize = 3;
 
-/// Whose property it is; the first is meant without a word.
+/// Owner of the property; the first is the default.
 pub const OWNERS: [&str; 8] =
     ["event", "person", "cohort", "group0", "group1", "group2", "group3", "group4"];
 
 /// What series are split by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// The properties, or a cohort each, by their owners; none without a breakdown.
+    /// The properties, or one cohort each, with their owners; empty without a breakdown.
     pub keys: Vec<(&'static str, String)>,
-    /// Most values that are shown on their own.
+    /// Most values that have a series of their own.
     pub limit: Option<u16>,
-    /// Whether all other values are left out.
+    /// Whether all other values are omitted.
     pub is_other_hidden: bool,
 }
 
 impl Breakdown {
-    /// Whether it is by cohorts.
+    /// Whether series are split by cohorts.
     pub fn is_by_cohorts(&self) -> bool {
         self.keys.first().is_some_and(|(owner, _)| *owner == "cohort")
     }

@@ -1,5 +1,5 @@
-//! A cohort as the fields of a form: [`Draft`]. A rule is a list of groups of filters and deeds, one of which must hold
-//! whole; what has no field, such as a group within a group, is a text of JSON.
+//! A cohort as form fields: [`Draft`]. A rule is a list of groups joined by OR, each of property and behavioral filters
+//! joined by AND; a rule without fields for it, such as a group within a group, is edited as JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::state::parameters::{Parameters, Wrong};
 use weir_api::cohorts::Cohort;
 use weir_event::json as reader;
 
-/// How often is compared with a number; the first is meant without a word.
+/// How the number of events is compared; the first is the default.
 pub const TIMES: [&str; 3] = [AT_LEAST, "lte", "exact"];
 
 /// At least so often.
 const AT_LEAST: &str = "gte";
 
-/// Most deeds of a group.
+/// Most behavioral filters of a group.
 pub const DEEDS_MAX: usize = 10;
 
-/// Days of a deed that says none.
+/// Default time range of a behavioral filter, in days.
 pub const DAYS: u32 = 30;
 
 /// A cohort.
@@ -28,44 +28,44 @@ pub const DAYS: u32 = 30;
 pub struct Draft {
     /// The name.
     pub name: String,
-    /// What it is about.
+    /// Its description.
     pub description: String,
-    /// Whether it is a list of persons.
+    /// Whether it is a static list of persons.
     pub is_static: bool,
     /// Ids of persons for a new list, one a line.
     pub ids: String,
-    /// Of which one must hold.
+    /// Groups of filters, joined by OR.
     pub groups: Vec<Group>,
-    /// The rule as JSON; empty where fields say it.
+    /// The rule as JSON; empty where the fields represent it.
     pub whole: String,
 }
 
-/// All of which must hold.
+/// Filters joined by AND.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// What somebody is.
+    /// Filters on properties.
     pub filters: Vec<Filter>,
-    /// What somebody did.
+    /// Behavioral filters.
     pub deeds: Vec<Deed>,
 }
 
-/// What somebody did, or did not do, within some days.
+/// A behavioral filter: an event that a person did, or did not do, within some days.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
     /// The event.
     pub event: String,
-    /// Whether it must not have happened so.
+    /// Whether it is negated.
     pub is_not: bool,
     /// One of [`TIMES`].
     pub operator: &'static str,
-    /// How often.
+    /// Number of events.
     pub count: u32,
     /// Days before now.
     pub days: u32,
 }
 
 impl Deed {
-    /// Those of the fields whose names begin with `prefix`.
+    /// Takes all filters from the fields whose names begin with `prefix`.
     fn take_all(form: &mut Parameters, prefix: &str) -> Result<Vec<Self>, Wrong> {
         let mut deeds = Vec::new();
         for number in 1..=DEEDS_MAX {
@@ -87,7 +87,7 @@ impl Deed {
         Ok(deeds)
     }
 
-    /// That of a stored filter; `None` if fields cannot say it.
+    /// The behavioral filter of a stored filter; `None` if the form has no fields for it.
     fn of(stored: &Value) -> Option<Self> {
         let text = |name: &str| stored.get(name).map(plain).unwrap_or_default();
         let (operator, count) = match text("value").as_str() {
@@ -104,7 +104,7 @@ impl Deed {
         (said(&deed.node()) == said(stored)).then_some(deed)
     }
 
-    /// The filter, as the API has it.
+    /// The filter in the API's format.
     fn node(&self) -> Value {
         let mut node = json!({
             "type": "behavioral", "key": self.event, "event_type": "events", "value": "performed_event",
@@ -121,7 +121,7 @@ impl Deed {
     }
 }
 
-/// The fields of a filter that say something, as texts.
+/// The fields of a filter that are neither empty nor false, as texts.
 fn said(filter: &Value) -> BTreeMap<&str, String> {
     let fields = filter.as_object().into_iter().flatten();
     let said = fields.map(|(name, value)| (name.as_str(), plain(value)));
@@ -129,7 +129,7 @@ fn said(filter: &Value) -> BTreeMap<&str, String> {
 }
 
 impl Draft {
-    /// That of a stored cohort.
+    /// The draft of a stored cohort.
     pub fn of(cohort: &Cohort) -> Self {
         let rule = cohort.filters.get("properties").unwrap_or(&Value::Null);
         let groups = groups_of(rule);
@@ -147,7 +147,7 @@ impl Draft {
         }
     }
 
-    /// What was typed, without groups that are empty.
+    /// Parses the submitted form, without empty groups.
     ///
     /// # Errors
     ///
@@ -175,11 +175,11 @@ impl Draft {
         })
     }
 
-    /// The rule, as the API has it.
+    /// The rule in the API's format.
     ///
     /// # Errors
     ///
-    /// A text of JSON is none.
+    /// The entered JSON is invalid.
     pub fn rule(&self) -> Result<Value, Wrong> {
         if !self.whole.is_empty() {
             let wrong = |_| Wrong::new("whole", "Expected JSON.");
@@ -194,7 +194,7 @@ impl Draft {
     }
 }
 
-/// The groups of a rule; `None` if fields cannot say it.
+/// The groups of a rule; `None` if the form has no fields for it.
 fn groups_of(rule: &Value) -> Option<Vec<Group>> {
     let list = |of: &Value| of.get("values").and_then(Value::as_array).cloned();
     let Some(values) = list(rule) else { return rule.is_null().then(Vec::new) };
@@ -230,7 +230,7 @@ fn groups_of(rule: &Value) -> Option<Vec<Group>> {
     groups.iter().map(filters).collect()
 }
 
-/// Ids of persons, one a line: uuids, and others, which are distinct ids.
+/// Ids of persons, one per line: first uuids, then the others, which are distinct ids.
 pub fn members(text: &str) -> (Vec<&str>, Vec<&str>) {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.partition(|line| line.len() == UUID_CHARS && uuid_like(line))

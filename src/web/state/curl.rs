@@ -1,9 +1,9 @@
-//! Commands for a shell that ask the API the same as a page: [`get`], [`post`], and [`command`] for an insight. The key
-//! is taken from the environment, so that it stands in no history.
+//! Shell commands that send the same request to the API as a page: [`get`], [`post`], and [`command`] for an insight.
+//! The key is read from an environment variable, so that it does not appear in the shell's history.
 
 use serde_json::{Value, json};
 
-/// Sends the query of an insight.
+/// Runs the query of an insight.
 pub fn command(server: &str, project: i64, query: &Value) -> String {
     post(server, project, "query/", &json!({"query": query}))
 }
@@ -25,7 +25,7 @@ pub fn post(server: &str, project: i64, path: &str, body: &Value) -> String {
     )
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell command.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

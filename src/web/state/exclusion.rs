@@ -1,5 +1,5 @@
-//! What may not happen between two steps of a funnel: [`Exclusion`], in an address under a number, such as `not1`,
-//! `not1.from` and `not1.f1.key`.
+//! An event that must not happen between two steps of a funnel: [`Exclusion`], in an address under a number, such as
+//! `not1`, `not1.from` and `not1.f1.key`.
 
 use crate::state::filters;
 use crate::state::filters::Filter;
@@ -12,14 +12,14 @@ pub const EXCLUSIONS_MAX: usize = 12;
 /// Steps are counted from 1, as users see them.
 const FROM_ONE: &str = "Steps are counted from 1.";
 
-/// An event of which somebody who does it between two steps does not go on.
+/// An exclusion: a person who does the event between two steps does not advance in the funnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
     /// The event.
     pub event: Event,
-    /// The step after which it counts, from 1; without it the first one.
+    /// The step after which it applies, from 1; the first one if `None`.
     pub from: Option<u16>,
-    /// The step before which it counts; without it the last one.
+    /// The step before which it applies; the last one if `None`.
     pub to: Option<u16>,
     /// Conditions on its events.
     pub filters: Vec<Filter>,

@@ -8,7 +8,7 @@ pub const FILTERS_MAX: usize = 20;
 /// Most values of a filter.
 const VALUES_MAX: usize = 100;
 
-/// Whose property it is; the first is meant without a word.
+/// Owner of the property; the first is the default.
 pub const OWNERS: [&str; 10] = [
     "event",
     "person",
@@ -22,7 +22,7 @@ pub const OWNERS: [&str; 10] = [
     "group4",
 ];
 
-/// How it is compared, and what a form calls it; the first is meant without a word.
+/// Operators and their display names; the first is the default.
 pub const OPERATORS: [(&str, &str); 20] = [
     ("exact", "is"),
     ("is_not", "is not"),
@@ -46,7 +46,7 @@ pub const OPERATORS: [(&str, &str); 20] = [
     ("not_in", "is not in"),
 ];
 
-/// Operators that compare with nothing.
+/// Operators without a value.
 const WITHOUT_VALUE: [&str; 2] = ["is_set", "is_not_set"];
 
 /// A condition.
@@ -54,22 +54,22 @@ const WITHOUT_VALUE: [&str; 2] = ["is_set", "is_not_set"];
 pub struct Filter {
     /// One of [`OWNERS`].
     pub owner: &'static str,
-    /// The property; of a cohort its id.
+    /// The property; for a cohort its id.
     pub key: String,
     /// One of [`OPERATORS`].
     pub operator: &'static str,
-    /// What it is compared with: any of these.
+    /// The values, of which any may match.
     pub values: Vec<String>,
 }
 
 impl Filter {
-    /// Whether it compares with values.
+    /// Whether the filter has values.
     pub fn has_values(&self) -> bool {
         self.owner != "cohort" && !WITHOUT_VALUE.contains(&self.operator)
     }
 }
 
-/// Takes the filters whose names begin with `prefix`. Those without a key are none: forms have an empty row.
+/// Takes the filters whose names begin with `prefix`. Those without a key are skipped: forms have an empty row.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! A feature flag as the fields of a form: [`Draft`], made of what is stored or of what was typed. What a form has no
-//! field for stays: a condition with such parts is a text of JSON.
+//! A feature flag as form fields: [`Draft`], built from the stored flag or from the submitted form. What has no form
+//! field is preserved: a condition with such parts is edited as JSON.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -15,19 +15,19 @@ pub const PARTS_MAX: usize = 50;
 /// Most filters of a condition of a form.
 pub const FILTERS_MAX: usize = 20;
 
-/// Whose property a filter is of; the last five are of groups.
+/// Owner of the property that a filter reads; the last five are groups.
 pub const OWNERS: [&str; 8] =
     ["person", "cohort", "flag", "group0", "group1", "group2", "group3", "group4"];
 
-/// Operators that only filters of events have.
+/// Operators that only event filters have.
 const OF_EVENTS: [&str; 4] = ["starts_with", "not_starts_with", "ends_with", "not_ends_with"];
 
-/// Operators of filters, and what a form calls them.
+/// Operators of filters, and their display names.
 pub fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
     filters::OPERATORS.into_iter().filter(|(operator, _)| !OF_EVENTS.contains(operator))
 }
 
-/// Operators whose value is one text.
+/// Operators whose value is a single text.
 const OF_ONE: [&str; 11] = [
     "icontains",
     "not_icontains",
@@ -42,12 +42,12 @@ const OF_ONE: [&str; 11] = [
     "is_date_after",
 ];
 
-/// Whether an operator compares with any of several values.
+/// Whether an operator matches any of several values.
 pub fn takes_several(operator: &str) -> bool {
     matches!(operator, "" | "exact" | "is_not")
 }
 
-/// Parts of a condition that only say what others say.
+/// Parts of a condition without a meaning of their own: they repeat others.
 const IDLE: [&str; 3] = ["cohort_name", "label", "users_affected"];
 
 /// A filter of a condition.
@@ -55,26 +55,26 @@ const IDLE: [&str; 3] = ["cohort_name", "label", "users_affected"];
 pub struct Filter {
     /// One of [`OWNERS`].
     pub owner: String,
-    /// The property; the id of a cohort or of a flag.
+    /// The property; for a cohort or a flag its id.
     pub key: String,
     /// One of [`operators`].
     pub operator: String,
-    /// What it is compared with; of a flag its value.
+    /// The values to compare with; for a flag its value.
     pub values: Vec<String>,
 }
 
 /// A condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// All of which must hold.
+    /// Filters joined by AND.
     pub filters: Vec<Filter>,
-    /// The part of those that gets the flag, in percent; all of them if empty.
+    /// The rollout percentage; 100 percent if empty.
     pub rollout: String,
-    /// The variant that they get; by chance if empty.
+    /// The variant that matching persons get; chosen by the variants' percentages if empty.
     pub variant: String,
-    /// Further parts, as JSON; empty without any.
+    /// Further parts of the condition, as JSON; empty without any.
     pub rest: String,
-    /// The whole condition as JSON, where fields cannot say it.
+    /// The whole condition as JSON, where the form has no fields for it.
     pub whole: Option<String>,
 }
 
@@ -85,9 +85,9 @@ pub struct Variant {
     pub key: String,
     /// What it is called.
     pub name: String,
-    /// Its part, in percent.
+    /// Its rollout, in percent.
     pub rollout: String,
-    /// What clients get with it, as JSON.
+    /// The payload that clients get with it, as JSON.
     pub payload: String,
 }
 
@@ -96,30 +96,30 @@ pub struct Variant {
 pub struct Draft {
     /// The key.
     pub key: String,
-    /// What it is for.
+    /// Its description.
     pub name: String,
     /// Whether it is on.
     pub is_active: bool,
-    /// Whether somebody keeps the value across signing in.
+    /// Whether a person keeps the value across signing in.
     pub is_continuous: bool,
-    /// The number of the type of groups that get it; persons if empty.
+    /// The index of the group type that the flag applies to; persons if empty.
     pub group: String,
-    /// Who gets it: whoever meets one of them.
+    /// Release conditions: whoever matches any of them gets the flag.
     pub conditions: Vec<Condition>,
-    /// What they get; without variants true.
+    /// The variants; without any the flag's value is `true`.
     pub variants: Vec<Variant>,
-    /// What clients get with a flag without variants, as JSON.
+    /// The payload that clients get with a flag without variants, as JSON.
     pub payload: String,
 }
 
 impl Draft {
-    /// A new flag, for everybody.
+    /// A new flag, rolled out to all persons.
     pub fn new() -> Self {
         let all = Condition { rollout: "100".to_owned(), ..Condition::default() };
         Self { is_active: true, conditions: vec![all], ..Self::default() }
     }
 
-    /// That of a stored flag.
+    /// The draft of a stored flag.
     pub fn of(flag: &Flag) -> Self {
         let text = |of: &Value, name: &str| of.get(name).map(plain).unwrap_or_default();
         let (empty, filters) = (Value::Null, &flag.filters);
@@ -146,7 +146,7 @@ impl Draft {
         }
     }
 
-    /// What was typed. Conditions and variants that are marked as removed are left out.
+    /// Parses the submitted form. Conditions and variants that are marked as removed are left out.
     ///
     /// # Errors
     ///
@@ -188,11 +188,11 @@ impl Draft {
         Ok(draft)
     }
 
-    /// The filters as the API takes them. What is stored of them and has no field stays.
+    /// The filters in the API's format. Stored parts without a form field are preserved.
     ///
     /// # Errors
     ///
-    /// A text of JSON is none.
+    /// An entered JSON text is invalid.
     pub fn filters(&self, stored: &Value) -> Result<Value, Wrong> {
         let mut filters = stored.as_object().cloned().unwrap_or_default();
         let groups = self.conditions.iter().zip(1_usize..).map(|(own, at)| own.node(at));
@@ -233,7 +233,7 @@ fn count(name: &str, sent: Option<usize>) -> Result<usize, Wrong> {
     if sent > PARTS_MAX { Err(Wrong::new(name, detail())) } else { Ok(sent) }
 }
 
-/// A number as it is typed; what is none is refused by the API.
+/// An entered number; a text that is none is passed on, for the API to refuse it.
 fn number(text: &str) -> Value {
     match text.trim() {
         "" => Value::Null,
@@ -241,7 +241,7 @@ fn number(text: &str) -> Value {
     }
 }
 
-/// The number that prints as this text.
+/// The number whose text form is exactly this text.
 fn exact_number(text: &str) -> Option<Number> {
     let number = match text.parse::<i64>() {
         Ok(whole) => Number::from(whole),
@@ -251,7 +251,7 @@ fn exact_number(text: &str) -> Option<Number> {
 }
 
 impl Condition {
-    /// That of a stored one.
+    /// The draft of a stored condition.
     pub fn of(stored: &Value) -> Self {
         let said = Self::said(stored);
         let has_fields =
@@ -292,11 +292,11 @@ impl Condition {
         })
     }
 
-    /// The condition as the API takes it. `place` is its number, from 1 on.
+    /// The condition in the API's format. `place` is its number, from 1 on.
     ///
     /// # Errors
     ///
-    /// A text of JSON is none.
+    /// An entered JSON text is invalid.
     pub fn node(&self, place: usize) -> Result<Value, Wrong> {
         let read = |text: &str| {
             let wrong = |_| Wrong::new(format!("Condition {place}"), "Expected JSON.");
@@ -319,7 +319,7 @@ impl Condition {
 }
 
 impl Filter {
-    /// The filters whose names begin with `prefix`; forms have an empty row, which is none.
+    /// The filters whose names begin with `prefix`; the empty row of a form is skipped.
     ///
     /// # Errors
     ///
@@ -338,7 +338,7 @@ impl Filter {
         Ok(filters)
     }
 
-    /// Whether a form has its owner and its operator.
+    /// Whether the form can represent its owner and its operator.
     pub fn has_fields(&self) -> bool {
         let is_known = operators().any(|(operator, _)| operator == self.operator);
         let is_usual = self.operator.is_empty() || self.owner == "flag";
@@ -346,7 +346,7 @@ impl Filter {
         is_owned && (is_known || is_usual)
     }
 
-    /// That of a stored one.
+    /// The filter of a stored one.
     pub fn of(stored: &Value) -> Self {
         let text = |name: &str| stored.get(name).map(plain).unwrap_or_default();
         let owner = match text("type").as_str() {
@@ -368,7 +368,7 @@ impl Filter {
         }
     }
 
-    /// The filter as the API takes it.
+    /// The filter in the API's format.
     pub fn node(&self) -> Value {
         match self.owner.as_str() {
             "cohort" => {
@@ -414,7 +414,7 @@ impl Filter {
     }
 }
 
-/// A condition or a filter without what says nothing, for a comparison.
+/// A condition or a filter without fields that have no effect, for a comparison.
 pub fn usual(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

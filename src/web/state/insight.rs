@@ -1,4 +1,4 @@
-//! What a page of an insight asks: [`Question`].
+//! The query of an insight page: [`Question`].
 
 use crate::state::breakdown::Breakdown;
 use crate::state::exclusion::Exclusion;
@@ -12,7 +12,7 @@ use weir_api::nodes::insights::Display;
 /// Lengths of intervals.
 pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
 
-/// What trends are shown as; the first is meant without a word.
+/// Displays of trends; the first is the default.
 pub const TRENDS_SHOWN: [&str; 10] = [
     "line",
     "area",
@@ -39,37 +39,37 @@ pub(super) const DISPLAYS: [(&str, Display); 9] = [
     ("table", Display::Table),
 ];
 
-/// What funnels are shown as; the first is meant without a word.
+/// Displays of funnels; the first is the default.
 pub const FUNNELS_SHOWN: [&str; 3] = ["steps", "trends", "time_to_convert"];
 
-/// What retention is shown as; the first is meant without a word.
+/// Displays of retention; the first is the default.
 pub const RETENTION_SHOWN: [&str; 2] = ["percent", "count"];
 
-/// The orders of steps; the first is meant without a word.
+/// The orders of steps; the first is the default.
 pub const ORDERS: [&str; 3] = ["ordered", "strict", "unordered"];
 
-/// Units of the window of a funnel; days are meant without a word.
+/// Units of the conversion window of a funnel; days are the default.
 pub const WINDOW_UNITS: [&str; 6] = ["day", "second", "minute", "hour", "week", "month"];
 
-/// Which step has the value of the breakdown; the first is meant without a word.
+/// The step whose breakdown value counts; the first is the default.
 pub const ATTRIBUTIONS: [&str; 3] = ["first_touch", "last_touch", "all_events"];
 
-/// In which rows of a retention somebody is; the first is meant without a word.
+/// Which of a person's start events put it into a row of a retention; the first is the default.
 pub const RETENTION_TYPES: [&str; 3] = ["recurring", "first_time", "first_ever_occurrence"];
 
 /// Events that are steps of paths.
 pub const PATH_EVENTS: [&str; 3] = ["$pageview", "$screen", "custom_event"];
 
-/// What persons are in an interval of a lifecycle.
+/// Statuses of persons in an interval of a lifecycle.
 pub const STATUSES: [&str; 4] = ["new", "returning", "resurrecting", "dormant"];
 
-/// How many events an interval of stickiness needs: compared so.
+/// Operators that compare the number of events that an interval of stickiness needs.
 pub const CRITERIA: [&str; 3] = ["gte", "lte", "exact"];
 
-/// Intervals of a retention whose address has no number of them.
+/// Intervals of a retention whose address does not give their number.
 const RETENTION_INTERVALS: u16 = 7;
 
-/// Most texts of a list.
+/// Most values of a list parameter.
 const LIST_MAX: usize = 26;
 
 /// Kinds of insights.
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// The kind of its query in the API.
+    /// The API's kind of its query.
     pub fn query(self) -> &'static str {
         match self {
             Self::Trends => "TrendsQuery",
@@ -148,44 +148,44 @@ impl Kind {
     }
 }
 
-/// What a page asks.
+/// The query of an insight page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Of what time the events are.
+    /// Date range of the events.
     pub range: Range,
-    /// How long an interval is: one of [`INTERVALS`].
+    /// Length of an interval: one of [`INTERVALS`].
     pub interval: Option<&'static str>,
     /// Conditions on all events.
     pub filters: Vec<Filter>,
-    /// Whether events of the project's own people are left out.
+    /// Whether events of test accounts are left out.
     pub is_without_tests: bool,
-    /// The type of groups that are counted instead of persons.
+    /// The group type that is counted instead of persons.
     pub group: Option<u8>,
-    /// The series or steps; of retention the event that one begins with, and the one that one comes back with.
+    /// The series or steps; for retention the event with which persons begin, and the one with which they return.
     pub series: Vec<Series>,
-    /// What is asked besides.
+    /// The options of the kind.
     pub options: Options,
 }
 
-/// What only one kind asks.
+/// Options that only one kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Options {
     /// Of trends.
     Trends {
-        /// What series are split by.
+        /// The breakdown.
         breakdown: Breakdown,
         /// `previous`, or how long before the other period is, such as `-1w`.
         compare: Option<String>,
         /// One of [`TRENDS_SHOWN`].
         shown: &'static str,
-        /// Formulas of the letters of series.
+        /// Formulas over the letters of series.
         formulas: Vec<String>,
-        /// Intervals over which a mean is taken.
+        /// Number of intervals of the moving average.
         smoothing: Option<u16>,
     },
     /// Of funnels.
     Funnel {
-        /// What the funnel is split by.
+        /// The breakdown.
         breakdown: Breakdown,
         /// One of [`ATTRIBUTIONS`].
         attribution: &'static str,
@@ -193,11 +193,11 @@ pub enum Options {
         shown: &'static str,
         /// One of [`ORDERS`].
         order: &'static str,
-        /// How long all steps may take.
+        /// Conversion window: most time for all steps.
         window: Option<u32>,
         /// One of [`WINDOW_UNITS`].
         window_unit: &'static str,
-        /// What may not happen in between.
+        /// Events that must not happen between steps.
         exclusions: Vec<Exclusion>,
     },
     /// Of retention.
@@ -206,52 +206,52 @@ pub enum Options {
         shown: &'static str,
         /// One of [`RETENTION_TYPES`].
         type_: &'static str,
-        /// Intervals of a row.
+        /// Number of intervals.
         intervals: Option<u16>,
-        /// Whether one who comes back counts in all intervals before.
+        /// Whether a person who returns counts in all intervals before, too.
         is_cumulative: bool,
-        /// Events that a return needs.
+        /// Number of events that a return requires.
         occurrences: Option<u32>,
     },
     /// Of paths.
     Paths {
-        /// Some of [`PATH_EVENTS`]; none means all.
+        /// Some of [`PATH_EVENTS`]; empty means all.
         include: Vec<&'static str>,
-        /// The step that paths begin with.
+        /// The first step of the paths.
         start: Option<String>,
-        /// The step that paths end with.
+        /// The last step of the paths.
         end: Option<String>,
-        /// Steps of a path.
+        /// Most steps of a path.
         steps: Option<u16>,
-        /// Edges that are shown.
+        /// Most edges that are shown.
         edges: Option<u16>,
-        /// How many must take an edge.
+        /// Smallest number of persons of an edge.
         least: Option<u32>,
-        /// Patterns with `*` of steps that count as one.
+        /// Patterns with `*`; all steps that match one count as one step.
         groupings: Vec<String>,
-        /// Steps that are left out.
+        /// Steps that are omitted.
         exclude: Vec<String>,
     },
     /// Of lifecycles.
     Lifecycle {
-        /// Some of [`STATUSES`]; none means all.
+        /// Some of [`STATUSES`]; empty means all.
         only: Vec<&'static str>,
     },
     /// Of stickiness.
     Stickiness {
-        /// As of trends.
+        /// As for trends.
         compare: Option<String>,
-        /// Intervals that make one.
+        /// Number of intervals that are merged into one.
         interval_count: Option<u16>,
-        /// Whether one counts for all smaller numbers of intervals.
+        /// Whether a person also counts for all smaller numbers of intervals.
         is_cumulative: bool,
-        /// How many events an interval needs: one of [`CRITERIA`], and the number.
+        /// The number of events that an interval needs: one of [`CRITERIA`], and the number.
         criteria: Option<(&'static str, u32)>,
     },
 }
 
 impl Question {
-    /// What is asked where an address says nothing.
+    /// The query of an address without parameters.
     pub fn new(kind: Kind) -> Self {
         Self {
             range: Range::default(),
@@ -264,7 +264,7 @@ impl Question {
         }
     }
 
-    /// A question of another kind about the same: the time, the events and the conditions.
+    /// A query of another kind with the same dates, events and filters.
     #[must_use]
     pub fn of_kind(&self, kind: Kind) -> Self {
         let series = self.series.iter().filter(|series| series.event != Event::All);
@@ -294,7 +294,7 @@ impl Question {
         }
     }
 
-    /// What its range of dates is called.
+    /// Display name of its date range.
     pub fn range_text(&self) -> String {
         match (&self.options, &self.range.from) {
             (Options::Retention { intervals, .. }, None) => {
@@ -317,7 +317,7 @@ impl Question {
         Ok(question)
     }
 
-    /// Takes it from parameters, which may have others.
+    /// Takes the query from parameters, among which may be others.
     ///
     /// # Errors
     ///
@@ -363,7 +363,7 @@ impl Question {
 }
 
 impl Options {
-    /// What is asked where an address says nothing.
+    /// The options of an address without parameters.
     pub fn new(kind: Kind) -> Self {
         match kind {
             Kind::Trends => Self::Trends {
@@ -522,7 +522,7 @@ fn list(parameters: &mut Parameters, name: &str) -> Result<Vec<String>, Wrong> {
     Ok(list)
 }
 
-/// Words that are given, in the order of those that there are.
+/// The selected words of a parameter, in the order of `all`.
 fn words(
     parameters: &mut Parameters,
     name: &str,

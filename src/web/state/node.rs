@@ -1,4 +1,4 @@
-//! The query of the API that asks the same: [`node`].
+//! Converts the query of a page to the API's JSON: [`node`].
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use weir_api::nodes::paths::{PathsFilter, PathsQuery};
 use weir_api::nodes::series as nodes;
 use weir_api::nodes::series::Entity;
 
-/// What an address has where it says nothing of the dates.
+/// Default start of the date range of an address.
 const FROM: &str = "-7d";
 
 /// The query of the API.
@@ -78,7 +78,7 @@ pub fn node(question: &Question) -> Value {
 /// What all insights have.
 fn base(question: &Question) -> Insight {
     let range = &question.range;
-    // The last intervals of a retention are as many as it has cells, unless it says from when on.
+    // Without a start date a retention has the last intervals, as many as it has cells.
     let from = match question.options {
         Options::Retention { .. } => range.from.as_deref(),
         _ => Some(range.from.as_deref().unwrap_or(FROM)),
@@ -113,7 +113,7 @@ fn unless<T>(word: &str, usual: &str, of: impl Fn(&str) -> Option<T>) -> Option<
     Some(word).filter(|word| *word != usual).and_then(of)
 }
 
-/// Filters as the API has them.
+/// Filters in the API's format.
 pub fn properties(filters: &[Filter]) -> Value {
     filters.iter().map(property).collect()
 }

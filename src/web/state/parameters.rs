@@ -1,13 +1,13 @@
-//! Parameters of a query string, or the fields of a form: [`Parameters`] are taken one by one, and what nobody took is
-//! an error; [`Printer`] makes a query string of them.
+//! Parameters of a query string, or the fields of a form: [`Parameters`] are taken one by one, and any that is left
+//! over is an error; [`Printer`] builds a query string.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Longest query string. Browsers and proxies take at least so many bytes of an address.
+/// Longest query string. Browsers and proxies accept at least that many bytes of an address.
 const QUERY_MAX_BYTES: usize = 16 << 10;
 
-/// Most characters of a parameter that an error repeats.
+/// Most characters of a parameter's name that an error repeats.
 const TOLD_MAX_CHARS: usize = 60;
 
 /// Why an address is refused.
@@ -21,19 +21,19 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// What is wrong with a parameter.
+    /// An error about a parameter.
     pub fn new(name: impl AsRef<str>, detail: impl Into<String>) -> Self {
         let name = name.as_ref().chars().take(TOLD_MAX_CHARS).collect();
         Self { name, detail: detail.into() }
     }
 }
 
-/// Parameters that nobody took yet.
+/// Parameters that have not been taken yet.
 #[derive(Clone, Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Those of a query string, without its question mark. Empty ones count as absent: forms send them.
+    /// Parses a query string, without its `?`. Empty parameters count as absent: forms send them.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Parameters {
         Self(pairs.collect())
     }
 
-    /// The fields of a form, whose length the caller limits. Browsers end the lines of texts with two characters.
+    /// The fields of a form, whose length the caller limits. Browsers send line ends as CR LF.
     pub fn of_form(body: &[u8]) -> Self {
         let mut fields = Self::of_bytes(body);
         for (_, value) in &mut fields.0 {
@@ -107,14 +107,14 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// It is none, or given twice.
+    /// It is not a number, or given twice.
     pub fn number<N: FromStr>(&mut self, name: &str) -> Result<Option<N>, Wrong> {
         let Some(value) = self.take(name)? else { return Ok(None) };
         let wrong = |_| Wrong::new(name, "Expected a whole number that is not too large.");
         value.parse().map(Some).map_err(wrong)
     }
 
-    /// Takes whether a box is checked.
+    /// Takes a checkbox.
     ///
     /// # Errors
     ///
@@ -123,12 +123,12 @@ impl Parameters {
         Ok(self.choice(name, &["1", "0"])? == Some("1"))
     }
 
-    /// Takes those whose name begins with a text.
+    /// Takes the parameters whose names begin with `prefix`.
     pub fn split_off(&mut self, prefix: &str) -> Self {
         Self(self.0.extract_if(.., |(name, _)| name.starts_with(prefix)).collect())
     }
 
-    /// Leaves out those with one of these names.
+    /// Removes the parameters with these names.
     pub fn without(&mut self, names: &[&str]) {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
@@ -138,11 +138,11 @@ impl Parameters {
         self.0.is_empty()
     }
 
-    /// That nothing is left.
+    /// Checks that all parameters have been taken.
     ///
     /// # Errors
     ///
-    /// A parameter that nobody took.
+    /// A parameter is left.
     pub fn finish(self) -> Result<(), Wrong> {
         match self.0.first() {
             None => Ok(()),
@@ -151,7 +151,7 @@ impl Parameters {
     }
 }
 
-/// A query string that is being made.
+/// Builder of a query string.
 pub struct Printer(form_urlencoded::Serializer<'static, String>);
 
 impl std::fmt::Debug for Printer {

@@ -1,4 +1,5 @@
-//! A mark of a chart, for the persons behind it: [`Point`], in an address as `point.day`, `point.series` and so on.
+//! A mark of a chart, which identifies the persons behind it: [`Point`], in an address as `point.day`, `point.series`
+//! and so on.
 
 use serde_json::{Value, json};
 
@@ -9,35 +10,35 @@ use weir_api::insights::series::Status;
 use weir_api::node::{AnyNode, Node};
 use weir_api::nodes::actors::{FunnelsActorsQuery, InsightActorsQuery};
 
-/// What all parameters of a mark begin with.
+/// Prefix of all parameters of a mark.
 pub const PREFIX: &str = "point.";
 
 /// A mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// The number of its series, from 0 on.
+    /// The index of its series.
     pub series: Option<u16>,
-    /// Its interval, as in `days`; of stickiness the number of intervals.
+    /// Its interval, as in `days`; for stickiness the number of intervals.
     pub day: Option<String>,
-    /// Its values of the breakdown.
+    /// Its breakdown values.
     pub value: Vec<String>,
-    /// Whether it is of the period that the current one is compared with.
+    /// Whether it belongs to the comparison period.
     pub is_previous: bool,
-    /// Of a funnel: the step, from 1 on; negative for those who did not come to it.
+    /// For a funnel: the step, from 1 on; negative for those who did not reach it.
     pub step: Option<i16>,
-    /// Of a trend of funnels: whether those are meant who did not convert.
+    /// For a trend of funnels: whether it means those who did not convert.
     pub is_drop_off: bool,
-    /// Of a retention: the row.
+    /// For a retention: the index of the row.
     pub row: Option<u16>,
-    /// Of a retention: the cell of the row, from 0 on.
+    /// For a retention: the index of the cell in the row.
     pub cell: Option<u16>,
-    /// Of a lifecycle.
+    /// For a lifecycle: the status.
     pub status: Option<String>,
-    /// Of paths: the place and the step there, such as `2_/pricing`.
+    /// For paths: the place and the step there, such as `2_/pricing`.
     pub start: Option<String>,
-    /// Of paths: the same of the next step.
+    /// For paths: the same of the next step.
     pub end: Option<String>,
-    /// Of paths: the same of a last step.
+    /// For paths: the same of a last step.
     pub dropoff: Option<String>,
 }
 
@@ -83,7 +84,7 @@ impl Point {
         printer.add("point.last", self.dropoff.as_ref());
     }
 
-    /// What it is called, in the words of the question.
+    /// Description of the mark, with the names of the query's series.
     pub fn text(&self, question: &Question) -> String {
         let mut parts = Vec::new();
         let series = usize::from(self.series.unwrap_or(0));
@@ -129,7 +130,7 @@ impl Point {
         parts.join(" · ")
     }
 
-    /// The query that asks for the persons behind it.
+    /// The API's query for the persons behind it.
     pub fn node(&self, question: &Question) -> Value {
         match &question.options {
             Options::Funnel { shown, .. } => {

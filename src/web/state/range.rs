@@ -1,11 +1,11 @@
-//! Of what time the events are: [`Range`].
+//! Date range of an insight: [`Range`].
 
 use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// Most characters of a date.
 const DATE_MAX_CHARS: usize = 40;
 
-/// Ranges that a form offers: `from`, and what it is called.
+/// Presets of a form: `from`, and the display name.
 pub const PRESETS: [(&str, &str); 11] = [
     ("dStart", "today"),
     ("-24h", "last 24 hours"),
@@ -20,12 +20,12 @@ pub const PRESETS: [(&str, &str); 11] = [
     ("all", "all time"),
 ];
 
-/// A range of dates, as it is sent: dates, or spans such as `-7d`.
+/// A date range as it is sent: dates, or relative spans such as `-7d`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The first; seven days ago without it.
+    /// Start; seven days ago if `None`.
     pub from: Option<String>,
-    /// The last; now without it.
+    /// End; now if `None`.
     pub to: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Range {
         printer.add("to", self.to.as_ref());
     }
 
-    /// What it is called.
+    /// Display name.
     pub fn text(&self) -> String {
         let from = self.from.as_deref().unwrap_or("-7d");
         let preset = PRESETS.iter().find(|(preset, _)| *preset == from);
@@ -64,7 +64,7 @@ impl Range {
     }
 }
 
-/// What a span such as `-27d` is called; `None` for a date.
+/// Display name of a relative span such as `-27d`; `None` for a date.
 fn span(from: &str) -> Option<String> {
     let (count, unit) = from.strip_prefix('-')?.split_at_checked(from.len().checked_sub(2)?)?;
     let count: u32 = count.parse().ok()?;

@@ -1,20 +1,20 @@
-//! SQL as a saved insight: [`SavedSql`], made of the JSON that a client saved, or of what the page of SQL shows.
+//! SQL as a saved insight: [`SavedSql`], built from the JSON that a client saved, or from the state of the SQL page.
 
 use serde_json::{Value, json};
 
 use weir_wire::query_node::{SQL, VISUALIZATION, unwrapped};
 
-/// Fields of a query that an address cannot say.
+/// Fields of a query that an address cannot represent.
 const UNSAID: [&str; 3] = ["filters", "variables", "values"];
 
-/// A way to show rows beside the table.
+/// A chart of rows beside the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chart {
-    /// What addresses call it.
+    /// Name in addresses.
     pub name: &'static str,
-    /// What readers call it.
+    /// Display name.
     pub title: &'static str,
-    /// What the API calls it.
+    /// Name in the API.
     display: &'static str,
 }
 
@@ -24,24 +24,24 @@ pub const CHARTS: [Chart; 2] = [
     Chart { name: "bars", title: "Bars", display: "ActionsBar" },
 ];
 
-/// The chart of a name.
+/// The chart with this name.
 pub fn chart(name: &str) -> Option<&'static Chart> {
     CHARTS.iter().find(|own| own.name == name)
 }
 
-/// A query of SQL and how its rows are shown.
+/// A query in SQL and how its rows are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedSql {
     /// The text.
     pub sql: String,
     /// The chart above the rows.
     pub chart: Option<&'static Chart>,
-    /// Whether the text alone asks the same: the query has neither filters nor values.
+    /// Whether the text alone is the whole query: it has neither filters nor values.
     pub is_whole: bool,
 }
 
 impl SavedSql {
-    /// That of a saved query; `None` if it is not of SQL.
+    /// The SQL of a saved query; `None` if it is of another kind.
     pub fn of(query: &Value) -> Option<Self> {
         let source = unwrapped(query);
         if source.get("kind")? != SQL {
@@ -58,7 +58,7 @@ impl SavedSql {
         Some(Self { sql: source.get("query")?.as_str()?.to_owned(), chart, is_whole })
     }
 
-    /// A saved query of SQL with this text and chart instead of its own; what else it has stays.
+    /// A saved SQL query with its text and chart replaced by these; its other fields are preserved.
     pub fn over(&self, query: &Value) -> Value {
         let before = Self::of(query);
         let is_bare = query.get("kind").is_some_and(|kind| kind == SQL);

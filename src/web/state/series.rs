@@ -10,7 +10,7 @@ pub const LETTERS: [&str; 26] = [
     "t", "u", "v", "w", "x", "y", "z",
 ];
 
-/// What is counted, what a form calls it, and whether it is of a property; the first is meant without a word.
+/// Aggregations, their display names, and whether they need a property; the first is the default.
 pub const MATHS: [(&str, &str, bool); 24] = [
     ("total", "events", false),
     ("dau", "persons", false),
@@ -38,23 +38,23 @@ pub const MATHS: [(&str, &str, bool); 24] = [
     ("p99_count_per_actor", "events per person, 99th percentile", false),
 ];
 
-/// Of which events it is.
+/// The events of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// All: `*` in an address.
     All,
-    /// Those of a name.
+    /// Events of this name.
     Named(String),
-    /// Those of an action: `action:7` in an address.
+    /// Events of an action: `action:7` in an address.
     Action(u32),
 }
 
 impl Event {
-    /// Reads what stands in an address. A name that begins as something else is written with a backslash before it.
+    /// Parses the value in an address. A name that would be read as something else has a backslash before it.
     ///
     /// # Errors
     ///
-    /// The id of an action is none.
+    /// The id of an action is not a number.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "*" {
             return Ok(Self::All);
@@ -66,7 +66,7 @@ impl Event {
         Ok(Self::Named(text.strip_prefix('\\').unwrap_or(text).to_owned()))
     }
 
-    /// What stands in an address.
+    /// The value in an address.
     pub fn text(&self) -> String {
         match self {
             Self::All => "*".to_owned(),
@@ -80,7 +80,7 @@ impl Event {
         }
     }
 
-    /// What users call it.
+    /// Display name.
     pub fn title(&self) -> String {
         match self {
             Self::All => "All events".to_owned(),
@@ -95,22 +95,22 @@ impl Event {
 pub struct Series {
     /// Its events.
     pub event: Event,
-    /// What the user calls it.
+    /// Name given by the user.
     pub name: Option<String>,
-    /// What is counted: one of [`MATHS`].
+    /// Aggregation: one of [`MATHS`].
     pub math: &'static str,
-    /// Of which property.
+    /// Property that is aggregated.
     pub math_property: Option<String>,
-    /// Of which type the groups are.
+    /// Index of the group type that is counted.
     pub math_group: Option<u8>,
-    /// Whether it is a step that may be skipped.
+    /// Whether it is an optional step.
     pub is_optional: bool,
     /// Conditions on its events.
     pub filters: Vec<Filter>,
 }
 
 impl Series {
-    /// Events of a name.
+    /// A series that counts the events.
     pub fn of(event: Event) -> Self {
         Self {
             event,
@@ -158,7 +158,7 @@ impl Series {
         filters::print(&self.filters, printer, &format!("{letter}."));
     }
 
-    /// What users call it.
+    /// Display name.
     pub fn title(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.event.title())
     }

@@ -1,19 +1,19 @@
-//! The SQL that asks the same as an insight: [`of`] for the page of SQL, [`of_files`] for DuckDB over the files. Where no
-//! SQL of a few lines gives the same numbers, there is a reason instead.
+//! SQL equivalent of an insight: [`of`] for the SQL page, [`of_files`] for DuckDB over the files. Where no short SQL
+//! gives the same numbers, there is a reason instead.
 
 use crate::parts::literal;
 use crate::state::filters::Filter;
 use crate::state::insight::{Options, Question};
 use crate::state::series::{Event, LETTERS, Series};
 
-/// The time that counts, as it was when the question was asked.
+/// The resolved time range, as of when the query ran.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
     /// The first moment (RFC 3339).
     pub from: String,
-    /// The last.
+    /// The last moment.
     pub to: String,
-    /// The zone in which days begin.
+    /// The time zone in which days begin.
     pub zone: String,
     /// Whether weeks begin on Monday.
     pub is_monday_first: bool,
@@ -28,21 +28,21 @@ const OF_RETURNS: Reason =
     "No short SQL query returns the same: it depends on each person's first event.";
 const OF_OPTIONS: Reason = "No short SQL query returns the same with these options.";
 const OF_FILTERS: Reason = "No short SQL query returns the same with these filters.";
-/// Where persons count.
+/// Where persons are counted.
 pub const OF_PERSONS: Reason =
     "Persons are merged after their events were stored, so the files alone are not sufficient.";
 
-/// Of a saved query that no address of a page says.
+/// For a saved query that no address of a page can represent.
 pub const OF_SAVED: Reason =
     "No short SQL query returns the same: the query has options that this page cannot show.";
-/// Of lists that the server joins from persons, groups and settings.
+/// For lists that the server joins from persons, groups and settings.
 pub const OF_LISTS: Reason = "The files do not have this list: it is in the settings of the server, or changes with each merge of persons.";
 
-/// Of SQL that somebody wrote.
+/// For SQL that the user wrote.
 pub const OF_SQL: Reason =
     "DuckDB has other names for properties and persons; Settings shows where the files are.";
 
-/// Math that SQL has an aggregate for, of a number.
+/// Aggregations that SQL has a function for.
 const OF_NUMBERS: [&str; 4] = ["sum", "avg", "min", "max"];
 
 #[derive(Clone, Copy, Debug)]
@@ -53,22 +53,22 @@ enum Place<'a> {
     Files(&'a str, i64),
 }
 
-/// The SQL that gives the numbers of a question: rows of the interval, if there are some, the series and the value, where
-/// what is zero has no row.
+/// The SQL that gives the numbers of a query: rows of the interval, if there are any, the series and the value; values
+/// of 0 have no row.
 ///
 /// # Errors
 ///
-/// There is none, and why.
+/// The reason why there is none.
 pub fn of(question: &Question, span: &Span) -> Result<String, Reason> {
     Writer { question, span, place: Place::Server }.text()
 }
 
-/// The same for DuckDB: `table` is the directory of the events. Files have what was flushed, and the persons as they were at
-/// ingest, so there is none where persons count.
+/// The same for DuckDB: `table` is the directory of the events. Files contain flushed events only, and persons as of
+/// ingestion, so there is no SQL where persons are counted.
 ///
 /// # Errors
 ///
-/// There is none, and why.
+/// The reason why there is none.
 pub fn of_files(
     question: &Question,
     span: &Span,
@@ -77,11 +77,11 @@ pub fn of_files(
     Writer { question, span, place: Place::Files(table, project) }.text()
 }
 
-/// `FROM` and `WHERE` of the events of a series.
+/// `FROM` and `WHERE` for the events of a series.
 ///
 /// # Errors
 ///
-/// No SQL of a few lines finds them, and why.
+/// The reason why no short SQL selects them.
 pub fn source(question: &Question, series: &Series, span: &Span) -> Result<String, Reason> {
     Writer { question, span, place: Place::Server }.source(series)
 }
@@ -135,7 +135,7 @@ impl Writer<'_> {
             columns.extend(bucket.as_ref().map(|bucket| format!("{bucket} AS bucket")));
             columns.extend(split.map(|split| format!("nullif({split}, '') AS split")));
             columns.push(format!("{value} AS value"));
-            // A series beside others is a constant, which nothing is grouped by.
+            // The name of one of several series is a constant, which needs no `GROUP BY`.
             let groups: Vec<&str> = [bucket.as_ref().map(|_| "bucket"), split.map(|_| "split")]
                 .into_iter()
                 .flatten()
@@ -190,7 +190,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `FROM` and `WHERE` of a series.
+    /// `FROM` and `WHERE` for a series.
     fn source(&self, series: &Series) -> Result<String, Reason> {
         let mut conditions = Vec::new();
         let table = match self.place {
@@ -242,7 +242,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A property of an event as text, whatever its type is.
+    /// A property of an event as text, whatever its type.
     fn whole(&self, key: &str) -> Result<String, Reason> {
         match self.place {
             Place::Server => Ok(path_in_server(key)),
@@ -250,7 +250,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A property as the text by which questions are split.
+    /// A property as text, in the form by which results are split.
     fn value(&self, owner: &str, key: &str) -> Result<String, Reason> {
         match (owner, self.place) {
             ("event", Place::Server) => Ok(format!("properties[{}]", literal(key))),
@@ -265,12 +265,12 @@ impl Writer<'_> {
         format!("try_cast({text} AS double)")
     }
 
-    /// The beginning of the interval of an event, in the zone of the project.
+    /// The start of an event's interval, in the zone of the project.
     fn bucket(&self) -> String {
         let zone = literal(&self.span.zone);
         let local = format!("timestamp AT TIME ZONE {zone}");
         match self.question.interval.unwrap_or("day") {
-            // Weeks of SQL begin on Monday.
+            // Weeks of `date_trunc` begin on Monday.
             "week" if !self.span.is_monday_first => {
                 format!("date_trunc('week', {local} + INTERVAL '1 day') - INTERVAL '1 day'")
             }
@@ -283,8 +283,8 @@ fn in_file(key: &str) -> Result<String, Reason> {
     path_in_file(key).ok_or(OF_FILTERS)
 }
 
-/// That the property of a row is this text, as filters compare it; `None` where SQL of a few words does not. A property is an
-/// expression of SQL for its text.
+/// Condition that a property equals a text, as filters compare it; `None` where no short SQL compares in the same way.
+/// `property` is an SQL expression for the property's text.
 pub fn exactly(property: &str, text: &str) -> Option<String> {
     Some(one_of(property, &lowered(&[text.to_owned()])?))
 }
@@ -293,8 +293,8 @@ fn one_of(property: &str, lower: &[String]) -> String {
     format!("coalesce(lower({property}) IN ({}), false)", lower.join(", "))
 }
 
-/// Texts that a filter compares, in lower case and as literals; `None` if one of them asks whether something is true or null,
-/// or has letters beyond ASCII, which may have several lower forms.
+/// Values of a filter, in lower case and as literals; `None` if one of them is `true`, `false` or `null`, by which a
+/// filter tests for a boolean or null, or has letters beyond ASCII, which may have several lower-case forms.
 fn lowered(texts: &[String]) -> Option<Vec<String>> {
     let lower = |text: &String| {
         let lower = text.to_ascii_lowercase();
@@ -304,12 +304,12 @@ fn lowered(texts: &[String]) -> Option<Vec<String>> {
     texts.iter().map(lower).collect()
 }
 
-/// A property in the JSON text of the server, as text whatever its type is.
+/// A property in the server's JSON, as text whatever its type.
 pub fn path_in_server(key: &str) -> String {
     format!("(properties ->> {})", literal(key))
 }
 
-/// A property in the JSON text of a file, for DuckDB; `None` for a name that no path in JSON has.
+/// A property in the JSON of a file, for DuckDB; `None` for a name that no JSON path can contain.
 pub fn path_in_file(key: &str) -> Option<String> {
     match key.contains(['"', '\\']) {
         true => None,

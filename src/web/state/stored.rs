@@ -1,5 +1,5 @@
-//! The question of a saved insight: [`question`] makes it of the JSON that a client saved, if an address can say all
-//! of it; [`sketch`] says what it can.
+//! Reads the query of a saved insight: [`question`] builds it from the JSON that a client saved, if an address can
+//! represent all of it; [`sketch`] represents as much as possible.
 
 use serde_json::{Map, Value};
 
@@ -22,14 +22,14 @@ use weir_api::nodes::series as nodes;
 use weir_api::nodes::series::{Entity, Exclusion};
 use weir_wire::query_node::unwrapped;
 
-/// Most parameters of a query that an address cannot say and a sketch leaves out.
+/// Most parameters of a query that a sketch drops because an address cannot represent them.
 const UNSAID_MAX: usize = 30;
 
-/// Fields that say how something is shown, or repeat what others say.
+/// Fields that only affect the display, or repeat others.
 const IDLE: [&str; 8] =
     ["version", "tags", "response", "modifiers", "name", "full", "showHeader", "showTable"];
 
-/// Values that mean the same as an absent field.
+/// Values that are equivalent to an absent field.
 const USUAL: [(&str, &str); 9] = [
     ("operator", "exact"),
     ("type", "event"),
@@ -42,7 +42,7 @@ const USUAL: [(&str, &str); 9] = [
     ("date_from", "-7d"),
 ];
 
-/// The question of a query; `None` if an address cannot say it.
+/// The query as form fields; `None` if an address cannot represent it.
 pub fn question(query: &Value) -> Option<Question> {
     let query = unwrapped(query);
     let name = query.get("kind").and_then(Value::as_str)?;
@@ -54,7 +54,7 @@ pub fn question(query: &Value) -> Option<Question> {
     (plain(&node(&question)) == plain(&query)).then_some(question)
 }
 
-/// Filters as the API has them, as the rows of a form; `None` if rows cannot say them.
+/// Filters of the API as rows of a form; `None` if rows cannot represent them.
 pub fn filters_of(properties: &Value) -> Option<Vec<Filter>> {
     let is_empty = match properties {
         Value::Null => true,
@@ -69,8 +69,8 @@ pub fn filters_of(properties: &Value) -> Option<Vec<Filter>> {
     question(&query).map(|question| question.filters)
 }
 
-/// What a query asks without its filters, as far as an address can say it: enough to name what its answer has. `None`
-/// for another kind of query.
+/// A query without its filters, as far as an address can represent it: enough to label its result. `None` for another
+/// kind of query.
 pub fn sketch(query: &Value) -> Option<Question> {
     let query = unwrapped(query);
     let name = query.get("kind").and_then(Value::as_str)?;
@@ -103,7 +103,7 @@ fn remove_filters(query: &mut Value) {
     }
 }
 
-/// The query with filters and breakdowns as lists, where these mean the same.
+/// The query with filters and breakdowns as lists, where these are equivalent.
 fn in_lists(mut query: Value) -> Value {
     if let Some(properties) = query.get_mut("properties")
         && let Some(list) = flat(properties)
@@ -113,7 +113,7 @@ fn in_lists(mut query: Value) -> Value {
     with_breakdowns(query)
 }
 
-/// The filters of groups all of which must hold, as one list; `None` if they are others.
+/// The filters of nested AND groups, as one list; `None` for any other tree.
 fn flat(properties: &Value) -> Option<Vec<Value>> {
     let list = match properties {
         Value::Array(list) => list,
@@ -133,7 +133,7 @@ fn flat(properties: &Value) -> Option<Vec<Value>> {
     Some(list.iter().map(each).collect::<Option<Vec<_>>>()?.concat())
 }
 
-/// Several fields that mean one breakdown, as the list that means the same.
+/// A breakdown in separate fields, as the equivalent list.
 fn with_breakdowns(mut query: Value) -> Value {
     let Some(Value::Object(filter)) = query.get_mut("breakdownFilter") else { return query };
     let is_property = filter.get("breakdown_type").and_then(Value::as_str) != Some("cohort");
@@ -156,7 +156,7 @@ fn with_breakdowns(mut query: Value) -> Value {
     query
 }
 
-/// What is left of a query without fields that say nothing.
+/// The query without fields that have no effect, for a comparison.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(plain).collect(),
@@ -165,7 +165,7 @@ fn plain(value: &Value) -> Value {
             let operator = fields.get("operator").and_then(Value::as_str);
             let is_of_any = matches!(operator, None | Some("exact" | "is_not"));
             let said = said.map(|(name, value)| match value.as_array().map(Vec::as_slice) {
-                // Any of one is that one.
+                // A list of one value is equivalent to that value.
                 Some([one]) if name == "value" && is_of_any => (name.clone(), one.clone()),
                 _ => (name.clone(), plain(value)),
             });

@@ -1,4 +1,4 @@
-//! Questions go round: through addresses, and through the JSON of saved insights.
+//! Round trips of queries: through addresses, and through the JSON of saved insights.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -20,7 +20,7 @@ use crate::state::range::Range;
 use crate::state::series::{Event, MATHS, Series};
 use crate::state::{breakdown, stored};
 
-/// Texts that addresses must not change.
+/// Texts that must round-trip through addresses.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-z$_]{1,8}",
@@ -232,10 +232,10 @@ proptest! {
         }
     }
 
-    /// A saved query is opened with the question that it was saved with.
+    /// A saved query is opened as the same query.
     #[test]
     fn questions_go_through_the_api(mut question in question()) {
-        // These are no words of the API: how the numbers of a retention are shown, and what maths mean to it.
+        // The API has no words for these: how the numbers of a retention are shown, and its aggregations.
         let is_retention = question.kind() == Kind::Retention;
         if let Options::Retention { shown, .. } = &mut question.options {
             *shown = "percent";
@@ -288,7 +288,7 @@ fn what_is_wrong_is_told_by_its_name() {
         (Kind::Paths, "a=x", Some("a")),
         (Kind::Lifecycle, "only=old", Some("only")),
         (Kind::Lifecycle, "a=x&b=y", Some("b")),
-        // What forms send of rows that nobody filled in.
+        // What forms send for empty rows.
         (
             Kind::Trends,
             "a=x&a.math=&b=&b.math=dau&f1.of=person&f1.key=&f1.op=regex&f1.value=",
@@ -319,7 +319,7 @@ fn groups_of_filters_that_all_hold_are_a_list() {
         let query = of(properties);
         let read = stored::question(&query).map(|question| question.filters.len());
         assert_eq!(read, keys, "{query}");
-        // A sketch has the rest, whatever the filters are.
+        // A sketch represents the rest, whatever the filters are.
         let sketch = stored::sketch(&query).unwrap();
         assert_eq!((sketch.filters.len(), sketch.series.len()), (0, 1), "{query}");
     }

@@ -1,11 +1,11 @@
-//! Fields of forms, and what they suggest.
+//! Form fields, and their suggestions.
 
 use maud::{Markup, html};
 
 use crate::state::filters;
 use crate::state::filters::{FILTERS_MAX, Filter, OPERATORS};
 
-/// What fields suggest.
+/// Suggestions for form fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suggestions {
     /// Names of events.
@@ -16,7 +16,7 @@ pub struct Suggestions {
     pub groups: Vec<(u8, String)>,
 }
 
-/// A list of words to choose from: values and what they are called.
+/// A select box: values and their display names.
 pub fn select<'w>(
     name: &str,
     chosen: &str,
@@ -29,7 +29,7 @@ pub fn select<'w>(
     }
 }
 
-/// The same of words that are their own names.
+/// The same for words that are their own display names.
 pub(super) fn choice(name: &str, chosen: &str, words: &[&str]) -> Markup {
     html! {
         select name=(name) {
@@ -43,7 +43,7 @@ pub(super) fn count(number: usize) -> String {
     if number == 0 { String::new() } else { format!(" ({number})") }
 }
 
-/// The filters, and an empty one where there is room.
+/// The filters, and an empty one while there are fewer than the maximum.
 pub fn filter_rows(own: &[Filter], prefix: &str, known: &Suggestions) -> Markup {
     let rows = (own.len() + 1).min(FILTERS_MAX);
     html! {

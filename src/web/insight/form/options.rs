@@ -1,4 +1,4 @@
-//! The fields that only one kind of insight has.
+//! The form fields that only one kind of insight has.
 
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ use crate::state::insight::{
     RETENTION_TYPES, STATUSES, TRENDS_SHOWN, WINDOW_UNITS,
 };
 
-/// Periods that forms offer to compare with.
+/// Comparison periods that forms offer.
 const COMPARED: [(&str, &str); 6] = [
     ("", "nothing"),
     ("previous", "previous period"),
@@ -158,7 +158,7 @@ fn funnel(options: &Options) -> Markup {
     }
 }
 
-/// The exclusions of a funnel, and an empty one where there is room.
+/// The exclusions of a funnel, and an empty one while there are fewer than the maximum.
 fn exclusions(question: &Question, known: &Suggestions) -> Markup {
     let Options::Funnel { exclusions, .. } = &question.options else { return html! {} };
     let rows = (exclusions.len() + 1).min(EXCLUSIONS_MAX);
