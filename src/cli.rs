@@ -70,8 +70,8 @@ enum Command {
     Version,
 }
 
-/// Runs the command in `arguments` (program name first) of the program with this version. Sets the umask of the process, so that all files it
-/// creates from then on are readable by its user alone.
+/// Runs the command in `arguments` (program name first) of the program with this version. Sets the umask of the
+/// process, so that all files it creates from then on are readable by its user alone.
 ///
 /// # Errors
 ///

@@ -3,7 +3,8 @@
 //!
 //! | part | without it |
 //! |---|---|
-//! | `metadata.db`, unless the metadata are in PostgreSQL | with events in the directory: no start; [`MetadataPolicy::Recreate`] creates a new store |
+//! | `metadata.db`, unless PostgreSQL has the metadata | with events: no start; [`MetadataPolicy::Recreate`] creates a
+//! store |
 //! | `metadata.db-wal` | its last changes are lost, which is logged and counted |
 //! | `tables/events/_delta_log` | with data files: no start, since a new table would remove them |
 //! | `node-id` | restored from the table's transactions; no start if they contain several nodes |
@@ -55,7 +56,7 @@ pub enum MetadataPolicy {
     Recreate,
 }
 
-/// The metadata store of a data directory, for a command: in PostgreSQL, if the settings say so, or the file,
+/// The metadata store of a data directory, for a command: the PostgreSQL database, if one is configured, or the file,
 /// which must exist.
 ///
 /// # Errors
@@ -178,8 +179,8 @@ impl MetadataStart {
         }
     }
 
-    /// Whether a PostgreSQL database without a project is one to start with: not beside metadata in a file, which
-    /// are to be moved, nor beside events, whose projects it would have to have.
+    /// Whether a PostgreSQL database without a project may be initialized: not if the data directory has metadata in a
+    /// file, which have to be moved, nor if it has events, whose projects the database would have to contain.
     fn check_beside(
         self,
         path: &Path,
@@ -207,7 +208,7 @@ impl MetadataStart {
     }
 }
 
-/// Tells the operator what is wrong with how PostgreSQL is used, though it works.
+/// Logs a warning for each questionable use of PostgreSQL that nevertheless works.
 fn warn_of(path: &Path, url: &MetadataUrl) {
     if Metadata::is_unprotected(url) {
         tracing::warn!(
@@ -308,16 +309,16 @@ pub(super) async fn check_table_log(
     Ok(())
 }
 
-/// Whether other servers write a table.
+/// Whether other servers may write a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// It is in the data directory, which one process has.
+    /// It is in the data directory, which one process has locked.
     Never,
-    /// It is in a bucket, and may be that of another data directory, which is to be noticed.
+    /// It is in a bucket, and another data directory may use the same one by mistake, which has to be detected.
     ByMistake,
     /// It is in a bucket with the log, and servers write it one after another.
     InTurn,
-    /// The same, and there is no log yet: a server whose log is on its disk may have written it.
+    /// As [`Sharing::InTurn`], before there is a log: a server with its log on disk may have written the table.
     First,
 }
 
@@ -361,9 +362,9 @@ pub(super) fn node_id(
                 known.join(", ")
             )));
         }
-        // Acknowledged events may be in that log alone, and this server would go on without them. A log in the bucket has
-        // the name of all such servers, of which one that ended before it began the log has flushed nothing. (A log on a
-        // disk has this name only where such a server was started with storage-log disk after that.)
+        // Acknowledged events may be in that log alone, and this server would continue without them. All servers with
+        // their log in the bucket have the same name; one that ended before it began its log has flushed nothing. (A
+        // log on a disk has this name only if a server was started with storage-log disk afterwards.)
         (true, known)
             if sharing == Sharing::First
                 && known.iter().any(|name| {
@@ -467,7 +468,7 @@ pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
     );
 }
 
-/// Which files of a table are not in its directory, or have another size there, and what is wrong.
+/// The files of a table that are missing in its directory, or have another size there, with the problem.
 async fn unlike_listed<'f>(
     objects: &dyn ObjectStore,
     files: &'f [Arc<DataFile>],
@@ -534,12 +535,13 @@ mod tests {
         }
     }
 
-    /// Goal: no server begins a log in the bucket while events that were acknowledged may be in a log on another disk.
+    /// Goal: no server begins a log in the bucket while acknowledged events may be in a log on another disk.
     #[tokio::test]
     async fn a_log_in_a_bucket_begins_under_its_own_name() {
         const DISK: &str = "node/1";
         type Claims = &'static [(&'static str, i64)];
-        // Who has claimed the table up to which record, who comes without a name, and under which it begins.
+        // Nodes that have committed to the table, with their last record; the sharing; the expected name of a server
+        // without one.
         let cases: [(Claims, Sharing, Option<&str>); 8] = [
             (&[], Sharing::First, Some(SHARD)),
             (&[(SHARD, 0)], Sharing::First, Some(SHARD)),

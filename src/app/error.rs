@@ -18,10 +18,10 @@ use weir_storage::wal::WalError;
 /// Why a bucket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
-    /// Its settings.
+    /// Its settings are invalid.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// It does not keep what tables need.
+    /// It lacks guarantees that the tables need.
     #[error(transparent)]
     Probe(#[from] ProbeError),
 }
@@ -52,7 +52,7 @@ pub enum OpenError {
          without storage-url and storage-log. If that move did not end, run it again, or remove this object to go on here"
     )]
     Moved {
-        /// The object that says so.
+        /// The object that states this.
         mark: String,
         /// The directory.
         data_dir: String,

@@ -45,9 +45,9 @@ impl FlushError {
 }
 
 impl Shard {
-    /// Writes every event that was acknowledged before the call to files, and returns the version of the
-    /// events table after that. Waits for the replay of what was in the log at start, and for a running flush on demand. The flush
-    /// itself takes seconds, since memtables are bounded.
+    /// Writes every event that was acknowledged before the call to files, and returns the version of the events table
+    /// after that. Waits for the replay of the records that were in the log at start, and for a running flush on
+    /// demand. The flush itself takes seconds, since memtables are bounded.
     ///
     /// # Errors
     ///

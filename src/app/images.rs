@@ -1,11 +1,11 @@
-//! The identity store at start, on a node whose disk may be new: [`restore_identities`] brings the newest image that is
-//! newer than what is on the disk. The log behind it is replayed afterwards, as after any start.
+//! Restores the identity store at start, on a node whose disk may be new: [`restore_identities`] downloads the newest
+//! image if it is newer than the store on the disk. The log after it is replayed afterwards, as at any start.
 //!
 //! # Crashes
 //!
-//! An image is brought to a directory of its own and opened there before it counts. Then the store in use is renamed, and
-//! the new one gets its name; the former one is removed last. A process that ends between the two renames leaves no
-//! store under the name, and the next one gives the former one its name again.
+//! An image is downloaded to a directory of its own and opened there before it is used. Then the current store is
+//! renamed, and the new one gets its name; the former one is removed last. If the process ends between the two renames,
+//! no store has the name, and the next start renames the former one back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,21 +30,21 @@ use weir_storage::images::restore::Prefetched;
 use weir_storage::images::{ImageName, Images};
 use weir_storage::tables::Tables;
 
-/// Names in a data directory: the identity store, an image that is being brought, and the store that it replaces.
+/// Names in a data directory: the identity store, an image that is being downloaded, and the store that it replaces.
 const IDENTITY: &str = "identity";
 const RESTORING: &str = "identity.restoring";
 const FORMER: &str = "identity.former";
 
-/// Directory of the files of the newest image that a standby keeps, in a data directory.
+/// Directory in a data directory with the files of the newest image that a standby has downloaded.
 pub const IMAGE_CACHE: &str = "identity-image-cache";
 
 /// Prefix of the images, in that of the shard.
 const PREFIX: &str = "identity";
 
-/// Time between two looks of a standby for a newer image.
+/// Time between two checks of a standby for a newer image.
 const PREFETCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The images in a bucket that has the log, too; `None` if this process does not write there.
+/// The images in a bucket that also has the log; `None` if this process does not write there.
 pub(super) fn images_of(config: &Config, tables: &Tables, access: TablesAccess) -> Option<Images> {
     let is_kept = config.storage.bucket.storage_log == LogPlace::Bucket;
     images_in(tables).filter(|_| is_kept && access == TablesAccess::Write)
@@ -54,14 +54,14 @@ fn images_in(tables: &Tables) -> Option<Images> {
     Some(Images::new(tables.shard()?, ObjectPath::from(PREFIX)))
 }
 
-/// Keeps the files of the newest image on the disk of a standby, until it is dropped.
+/// Keeps the newest image downloaded on the disk of a standby, until the future is dropped.
 pub async fn prefetch(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) {
     let Some(url) = &config.storage.bucket.storage_url else {
         return std::future::pending().await;
     };
     let cache = config.storage.data_dir.join(IMAGE_CACHE);
     let tables = in_bucket(config, url, TablesAccess::Read, clock, metrics).await;
-    // Settings with which there is no bucket are told when the server takes over.
+    // Settings without a usable bucket are reported when the server takes over.
     let Some(images) = tables.ok().as_ref().and_then(images_in) else {
         return std::future::pending().await;
     };
@@ -69,8 +69,8 @@ pub async fn prefetch(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) {
     follow(attempt, PREFETCH_INTERVAL, clock, metrics).await;
 }
 
-/// Attempts to have the newest image, with pauses, and tells how far behind this standby is: also during an attempt that
-/// hangs or brings much, in which it lags.
+/// Downloads the newest image again and again, with pauses, and updates the metrics of this standby's lag: also during
+/// an attempt that hangs or downloads much, in which the standby lags.
 async fn follow(
     attempt: impl AsyncFn() -> Result<Prefetched, ImagesError>,
     pause: Duration,
@@ -113,18 +113,18 @@ async fn follow(
     }
 }
 
-/// What the identity store of a data directory has become.
+/// Result of restoring the identity store of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The last record that is applied to it.
+    /// The last record that the store has applied.
     pub applied: u64,
-    /// Whether it is that of an image.
+    /// Whether the store was restored from an image.
     pub is_of_image: bool,
-    /// Newer images that cannot be restored.
+    /// Number of newer images that cannot be restored.
     pub damaged: u64,
 }
 
-/// Why an image is no identity store.
+/// Why an image is not an identity store.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
@@ -135,13 +135,14 @@ enum Refused {
     Other { applied: u64 },
 }
 
-/// Makes the identity store of `data_dir` that of the newest image that can be restored, unless what is there is at least
-/// as new. Nobody has it open. Files of images are taken from `cache` where it has them; see [`Images::prefetch`].
+/// Replaces the identity store of `data_dir` by the newest image that can be restored, unless the store is at least as
+/// new. No process may have it open. Files of images are taken from `cache` if they are there; see
+/// [`Images::prefetch`].
 ///
 /// # Errors
 ///
-/// The object store or the disk fails; or there are newer images than the store, all of them damaged, so that the log may
-/// not go back to where the store ends.
+/// The object store or the disk fails; or there are newer images than the store, all of them damaged, so that the log
+/// may not go back to where the store ends.
 pub async fn restore_identities(
     images: &Images,
     data_dir: &Path,
@@ -186,8 +187,8 @@ pub async fn restore_identities(
     }
 }
 
-/// The last record that the identity store of a data directory has applied; 0 if there is none, or a damaged one. Nobody
-/// has it open.
+/// The last record that the identity store of a data directory has applied; 0 if there is none, or a damaged one. No
+/// process may have it open.
 pub(super) fn applied_in(data_dir: &Path, limits: Limits) -> Result<u64, OpenError> {
     let directory = data_dir.join(IDENTITY);
     if !directory.try_exists().map_err(OpenError::io(&directory))? {
@@ -207,12 +208,12 @@ pub(super) fn applied_in(data_dir: &Path, limits: Limits) -> Result<u64, OpenErr
     }
 }
 
-/// Removes the files of images that a standby has kept in a data directory.
+/// Removes the files of images that a standby has cached in a data directory.
 pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
     remove_directory(&data_dir.join(IMAGE_CACHE))
 }
 
-/// Brings an image, and opens it once.
+/// Downloads an image, and opens it once.
 async fn restore(
     images: &Images,
     name: &ImageName,
@@ -231,7 +232,7 @@ async fn restore(
     }
 }
 
-/// Puts the image that was brought in the place of the store.
+/// Replaces the store by the downloaded image.
 fn replace(data_dir: &Path) -> io::Result<()> {
     let (identity, former) = (data_dir.join(IDENTITY), data_dir.join(FORMER));
     if identity.try_exists()? {
@@ -242,7 +243,7 @@ fn replace(data_dir: &Path) -> io::Result<()> {
     remove_directory(&former)
 }
 
-/// Removes what a process has left that ended while it restored an image.
+/// Cleans up after a process that ended while it restored an image.
 fn tidy(data_dir: &Path) -> io::Result<()> {
     let (identity, former) = (data_dir.join(IDENTITY), data_dir.join(FORMER));
     if !identity.try_exists()? && former.try_exists()? {

@@ -1,8 +1,9 @@
-//! Active and standby: which of several servers with the same bucket serves. The one with the lease of the shard does;
-//! others wait for it ([`stand_by`]), and the one that has it renews it ([`Held::keep`]).
+//! Active and standby: decides which of several servers with the same bucket serves. It is the one that holds the lease
+//! of the shard; the others wait for the lease ([`stand_by`]), and the holder renews it ([`Held::keep`]).
 //!
-//! No event is safe by this: the log shuts a former server out by itself ([`weir_storage::object_log`]). The lease keeps
-//! two live servers from taking the log from each other in turns, and tells the standby when it is needed.
+//! The lease does not protect events: the log fences off a former server by itself ([`weir_storage::object_log`]). It
+//! prevents two live servers from taking the log from each other in turns, and lets the standby detect that it has to
+//! take over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +31,10 @@ const NAME: &str = "shard/0000";
 /// Time between two renewals.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Time between two looks of a standby.
+/// Time between two checks of a standby.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long a beat has to stand still until its holder counts as dead.
+/// A holder counts as dead if its beat has not changed for this time.
 const DEAD_AFTER: Duration = Duration::from_secs(4);
 
 /// A lease that this process has. Clones share it.
@@ -41,19 +42,19 @@ const DEAD_AFTER: Duration = Duration::from_secs(4);
 pub struct Held {
     name: String,
     holder: String,
-    /// Connections of its own, so that renewals wait for nothing else.
+    /// A connection pool of its own, so that renewals wait for nothing else.
     metadata: Metadata,
     /// Set once the log is open.
     rivals: Arc<ArcSwapOption<Rivals>>,
     lost: Arc<watch::Sender<bool>>,
 }
 
-/// Waits until this process has the lease of the shard of this bucket; `say` is told who has it meanwhile. `None` if the
-/// process is to end before that.
+/// Waits until this process has the lease of the shard of this bucket; `say` is called with the current holder
+/// meanwhile. `None` if the process is stopped before that.
 ///
 /// # Errors
 ///
-/// PostgreSQL cannot be used at the start; later failures are waited for.
+/// PostgreSQL cannot be used at the start; later failures are retried.
 pub async fn stand_by(
     config: &Config,
     clock: &Clock,
@@ -70,18 +71,19 @@ pub async fn stand_by(
     Ok(held.wait(clock, stopping, say).await.then_some(held))
 }
 
-/// What became of an attempt to take the lease for a command.
+/// Result of an attempt to take the lease for a command.
 #[derive(Debug)]
 pub(super) enum Taking {
     /// This process has it.
     Taken(Held),
     /// A server has it, or had it and did not end in order.
     Served,
-    /// The database does not know of a server of this bucket.
+    /// The database has no lease of a server with this bucket.
     Unknown,
 }
 
-/// Takes the lease of the shard of `bucket` for a command that takes the shard away, if the last server has given it back.
+/// Takes the lease of the shard of `bucket` for a command that moves the shard away, if the last server has released
+/// it.
 ///
 /// # Errors
 ///
@@ -94,7 +96,7 @@ pub(super) async fn take(
 ) -> Result<Taking, OpenError> {
     let settings = &config.metadata;
     let connect = |access| Metadata::connect(settings, metadata, clock.clone(), access);
-    // Looks first, and changes nothing in a database that is another one.
+    // Reads first, so that a wrong database is not changed.
     let reading = connect(MetadataAccess::Read).await?;
     let found = reading.lease(&name_of(bucket)).await;
     reading.close().await;
@@ -145,7 +147,7 @@ impl Held {
                     }
                 }
                 Err(error) => {
-                    // Who cannot read the beat does not know whether it stands still.
+                    // Without a read, it is unknown whether the beat has changed.
                     seen = None;
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
@@ -160,7 +162,8 @@ impl Held {
         }
     }
 
-    /// Takes the lease if nobody has it, or whoever has it has not renewed it for [`DEAD_AFTER`] of looks.
+    /// Takes the lease if it is free, or if its holder has not renewed it for [`DEAD_AFTER`], measured by this
+    /// process's checks.
     async fn look(
         &self,
         clock: &Clock,
@@ -217,7 +220,7 @@ impl Held {
         });
     }
 
-    /// From now on also looks into the log while PostgreSQL is away.
+    /// From now on also checks the log for a rival while PostgreSQL is unavailable.
     pub fn watch_log(&self, rivals: Rivals) {
         self.rivals.store(Some(Arc::new(rivals)));
     }
@@ -236,7 +239,7 @@ impl Held {
         let _ = lost.wait_for(|lost| *lost).await;
     }
 
-    /// Gives the lease back: the next server need not wait.
+    /// Releases the lease, so that the next server need not wait.
     pub async fn give_back(&self) {
         if let Err(error) = self.metadata.give_lease_back(&self.name, &self.holder).await {
             let error = &error as &dyn std::error::Error;

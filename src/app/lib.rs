@@ -1,8 +1,8 @@
-//! Composition root: opens a [`Node`] and the [`Shard`] of a data directory, hands out their handles, and closes in reverse
-//! order. No request logic.
+//! Composition root: opens a [`Node`] and the [`Shard`] of a data directory, hands out their handles, and closes in
+//! reverse order. No request logic.
 //!
-//! Begin with [`App::open`]. [`shard`] has what is derived from one log, [`node`] what a process has once, [`maintenance`] the
-//! jobs that flush, merge and delete.
+//! Begin with [`App::open`]. [`shard`] contains what is derived from one log, [`node`] the process-wide state,
+//! [`maintenance`] the jobs that flush, merge and delete.
 
 pub mod copy;
 pub mod directory;
@@ -46,16 +46,16 @@ use weir_query::output::rows::Format;
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// What requests work with: the read path within the limits of a caller, the shard, and the node. A cheap handle.
+/// Handle for requests: the read path within the limits of a caller, the shard, and the node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct App {
     /// The read path.
     pub engine: Engine,
-    /// By what whoever is answered asked; `None` for the server itself, and for links.
+    /// The key, session or token of the request; `None` for the server itself, and for share links.
     standing: Option<Standing>,
     /// What is derived from the log.
     pub shard: Arc<Shard>,
-    /// What the process has once.
+    /// Process-wide state.
     pub node: Arc<Node>,
 }
 
@@ -110,13 +110,13 @@ impl App {
         Ok(Self { engine: shard.engine.clone(), standing: None, shard, node })
     }
 
-    /// The same engines, with the query limits of this key, for as long as `standing` lasts.
+    /// The same engines, with the query limits of this key, for as long as `standing` is valid.
     pub fn on_behalf_of(&self, key: KeyId, standing: Standing) -> Self {
         let engine = self.engine.on_behalf_of(Caller::Key(key));
         Self { engine, standing: Some(standing), ..self.clone() }
     }
 
-    /// Returns once whoever is answered may ask no more.
+    /// Returns once the key, session or token of the request is no longer valid.
     pub async fn ended(&self) {
         match &self.standing {
             Some(standing) => standing.ended().await,
@@ -124,17 +124,17 @@ impl App {
         }
     }
 
-    /// The same engines, with the query limits that all links to a project share.
+    /// The same engines, with the query limits that all share links of a project have in common.
     pub fn for_links(&self, project: ProjectId) -> Self {
         Self { engine: self.engine.on_behalf_of(Caller::Links(project)), ..self.clone() }
     }
 
-    /// The same engines, whose answers about a project are of one state; see [`Engine::holding`].
+    /// The same engines, pinned to one state of a project's data; see [`Engine::holding`].
     pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
         Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
     }
 
-    /// Answers one SQL query about `project`, written as `format`.
+    /// Runs one SQL query on `project`, with the result in `format`.
     pub async fn sql(
         &self,
         project: ProjectId,

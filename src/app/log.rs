@@ -42,7 +42,7 @@ pub(super) struct OpenLog {
     pub(super) has_records: bool,
     /// Its segment files, of which a spare one is kept, if it is on disk.
     pub(super) segments: Option<WalFiles>,
-    /// Tells whether another server has taken it over, if it is in a bucket and was opened for writing.
+    /// Detects whether another server has taken the log over, if it is in a bucket and was opened for writing.
     pub(super) rivals: Option<Rivals>,
 }
 
@@ -87,8 +87,8 @@ pub(super) async fn note_lost_rows(
     Ok(())
 }
 
-/// Opens the log, to continue after the records in files and in the identity store. The replay reports
-/// damage in records that it reads; [`note_lost_rows`] reports records that are missing before the log.
+/// Opens the log, to continue after the records in files and in the identity store. The replay reports damage in
+/// records that it reads; [`note_lost_rows`] reports records that are missing before the log.
 pub(super) async fn open_log(
     process: &Process,
     tables: &Tables,

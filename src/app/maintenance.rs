@@ -1,9 +1,9 @@
-//! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted
-//! events, vacuum replaced files, watch disk space, renew the persons table, make images of the identity store, apply
+//! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted events,
+//! vacuum replaced files, watch disk space, update the persons table, make images of the identity store, apply
 //! scheduled flag changes, count cohorts, store usage counts of events.
 //!
-//! Flushes, merges and the persons table have one thread each, so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and
-//! `query`; the jobs carry them out.
+//! Flushes, merges and the persons table have one thread each, so that a long merge never delays a flush. The decisions
+//! are made in `storage` (`Store::insert`, `compaction::choose`) and `query`; the jobs carry them out.
 
 pub mod cohorts;
 mod deletions;
@@ -40,13 +40,13 @@ const TICK: Duration = Duration::from_millis(50);
 /// Time between checks of the disk space.
 const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time between lists of all files of a table in a bucket, each of which is one request for a thousand files.
+/// Time between listings of all files of a table in a bucket, each of which is one request per thousand files.
 const ORPHANS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Pause after a failed flush: limits retries on a broken disk and lines in the log.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// Longest and shortest time between looks at who has changed, for the persons table.
+/// Longest and shortest time between checks for changed persons, for the persons table.
 const PERSONS_TICK: Duration = Duration::from_secs(5);
 const PERSONS_TICK_MIN: Duration = Duration::from_millis(20);
 
@@ -55,7 +55,7 @@ const PERSONS_TICK_MIN: Duration = Duration::from_millis(20);
 const REST_AFTER_RENEWED: u32 = 9;
 const REST_AFTER_LATE: u32 = 1;
 
-/// Time between looks whether an image of persons is due.
+/// Time between checks whether an image of persons is due.
 const IMAGES_TICK: Duration = Duration::from_millis(250);
 
 /// Longest time for the image of persons at the end of the process.
@@ -82,7 +82,7 @@ pub struct Maintenance {
     pub store: Store,
     /// Persons, which must be durable before the log is cut.
     pub identities: Identities,
-    /// Images of the persons, if they are what outlives this node.
+    /// Images of the persons, if persons have to survive the loss of this node's disk.
     pub images: Option<Arc<IdentityImages>>,
     /// The Delta table of persons, if it is renewed.
     pub persons: Option<Arc<PersonTable>>,
@@ -208,8 +208,8 @@ impl Maintenance {
         }
     }
 
-    /// How long the oldest event that is in no file yet has been in memory, and the number of log records that are not in
-    /// files.
+    /// Time for which the oldest event that is in no file yet has been in memory, and the number of log records that
+    /// are not in files.
     pub fn unflushed(&self) -> (Duration, u64) {
         let records = self.pipeline.published().0.saturating_sub(self.store.flushed_through().0);
         (self.store.unflushed_age(), records)
@@ -336,8 +336,8 @@ impl Maintenance {
         }
     }
 
-    /// Writes all persons who have changed into their table, when they change no more. A failure leaves the table as it
-    /// was; the next process goes on. Blocks; do not call it on a thread of a runtime.
+    /// Writes all changed persons into their table, once they change no more. A failure leaves the table as it was; the
+    /// next process continues. Blocks; do not call it on a thread of a runtime.
     pub fn close_persons(&self) {
         let Some(table) = &self.persons else { return };
         let began = self.clock.monotonic();
@@ -362,9 +362,9 @@ impl Maintenance {
         }
     }
 
-    /// Makes the first image, if the log does not go back to the first record: without one, persons would be lost with the
-    /// disk. Returns whether none is missing. To be called before the first request. Blocks; do not call it on a thread of a
-    /// runtime.
+    /// Makes the first image, if the log does not go back to the first record: without one, persons would be lost with
+    /// the disk. Returns whether none is missing. To be called before the first request. Blocks; do not call it on a
+    /// thread of a runtime.
     pub fn make_first_image(&self) -> bool {
         let Some(images) = &self.images else { return true };
         let is_missing =
@@ -375,8 +375,8 @@ impl Maintenance {
         !is_missing()
     }
 
-    /// Makes an image of all persons, so that the next node replays nothing. To be called after the last flush. A failure
-    /// makes its start longer. Blocks; do not call it on a thread of a runtime.
+    /// Makes an image of all persons, so that the next node need not replay the log. To be called after the last flush.
+    /// A failure only makes the next start longer. Blocks; do not call it on a thread of a runtime.
     pub fn close_images(&self) {
         let Some(images) = &self.images else { return };
         if images.is_behind(self.identities.applied_sequence()) {

@@ -1,9 +1,9 @@
 //! Moves the tables of a stopped server between its data directory and a bucket: [`to_bucket`], [`to_directory`].
 //!
-//! Everything is copied and compared before the file `storage-url` changes, which is what tells a server where its tables
-//! are. Up to there they are where they were, and a second attempt goes on with the copy. What was copied stays where it was.
+//! Everything is copied and compared before the file `storage-url` changes, which tells a server where its tables are.
+//! Until then the tables stay in place, and a second attempt continues the copy. The originals are not removed.
 //!
-//! A log in the bucket is not copied: [`leaving`] refuses to leave one that has what is nowhere else.
+//! A log in the bucket is not copied: [`leaving`] refuses to leave a log with records that are nowhere else.
 
 mod leaving;
 
@@ -27,11 +27,11 @@ use weir_storage::delta::TableVersion;
 use weir_storage::object_log;
 use weir_storage::tables::{SHARD, Tables};
 
-/// Why tables cannot be moved. They are where they were then, but the mark of [`MoveError::Marked`] may keep servers from
-/// going on there: also after a failure to change the data directory, which comes after it.
+/// Why tables cannot be moved. They are then still in their former place, but the mark of [`MoveError::Marked`] may
+/// keep servers from continuing there: also after a failure to change the data directory, which comes after it.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// They are not where they should be moved from, or something else is where they should be moved to.
+    /// The tables are not in the source, or the destination has other tables.
     #[error("{0}")]
     Refused(String),
     /// The data directory or the bucket cannot be used.
@@ -48,7 +48,7 @@ pub enum MoveError {
         #[source]
         source: CopyError,
     },
-    /// The mark that keeps servers from beginning in a bucket that is left may have stayed there.
+    /// The mark that keeps servers from starting on a bucket that is left may still be there.
     #[error(
         "the move has failed, and {mark}, with which no server begins there, may have stayed: move again, or remove it to \
          go on there"
@@ -62,12 +62,12 @@ pub enum MoveError {
     },
 }
 
-/// What was moved.
+/// Result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The files of both tables.
     pub copied: Copied,
-    /// Where the former files are, which are not used any more; `None` if they were put away before.
+    /// New path of the former files, which are not used any more; `None` if they were renamed before.
     pub former: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub fn to_bucket<'a>(
         let data_dir = config.storage.data_dir.as_path();
         match tables::known_bucket(data_dir)? {
             Some(known) if known == *url => {
-                // An attempt before this one has ended after it was done.
+                // A previous attempt ended after the move was complete.
                 let former = tables::put_away(data_dir, clock).map_err(OpenError::io(data_dir))?;
                 return Ok(Moved { copied: Copied::default(), former });
             }
@@ -155,7 +155,7 @@ async fn leave(
         leaving.close_bucket(data_dir).await?;
     }
     tables::forget_bucket(data_dir).map_err(OpenError::io(data_dir))?;
-    // The tables are moved: what is left of the caches only takes room.
+    // The tables are moved: what is left of the caches only takes disk space.
     for forget in [tables::forget_cache, images::forget_cache] {
         if let Err(error) = forget(data_dir) {
             tracing::warn!(%error, "cannot remove what was cached of the bucket: it can be deleted");
@@ -164,8 +164,8 @@ async fn leave(
     Ok(copied)
 }
 
-/// Puts the name of the node of the data directory into its events table, if it has flushed nothing into that yet. By this a
-/// server that finds the table in the bucket, and begins a log there, knows that the events may be in a log on a disk.
+/// Registers the node of the data directory in its events table, if the node has flushed nothing yet. From this a
+/// server that finds the table in the bucket, and would begin a log there, knows that events may be in a log on a disk.
 async fn claim(tables: &Tables, data_dir: &Path, clock: &Clock) -> Result<(), OpenError> {
     let spec = events_spec();
     let files = tables.writing(spec.name).map_err(OpenError::io(data_dir))?;

@@ -1,5 +1,5 @@
-//! What a process has once, whatever it stores: settings, metadata, thread pools, clock, metrics ([`Node`]). No events and
-//! no persons: they are a [`super::shard`]'s.
+//! Process-wide state, whatever the process stores: settings, metadata, thread pools, clock, metrics ([`Node`]). No
+//! events and no persons: they belong to a [`super::shard`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ use weir_metadata::Metadata;
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
 
-/// Requests whose passwords are hashed at a time. Each takes some tenths of a second, or seconds for a link with many
-/// passwords.
+/// Requests whose passwords are hashed at the same time. Each takes some tenths of a second, or seconds for a link with
+/// many passwords.
 const HASHES_RUNNING_MAX: usize = 1;
 
-/// Requests whose passwords wait to be hashed; others are told to come again.
+/// Requests whose passwords may wait to be hashed; further ones are refused, with a hint to retry.
 const HASHES_WAITING_MAX: usize = 8;
 
 /// Most projects that an error message lists.
@@ -52,7 +52,7 @@ pub struct Runtimes {
     pub query: Handle,
 }
 
-/// What a process gives to the engines in it.
+/// What a process passes to its engines.
 #[derive(Debug)]
 pub struct Process {
     /// The settings.
@@ -67,18 +67,18 @@ pub struct Process {
     pub metrics: Arc<Metrics>,
 }
 
-/// The handles that a process has once.
+/// Process-wide handles.
 #[derive(Debug)]
 pub struct Node {
     /// The settings.
     pub config: Config,
     /// Projects, users, keys, flags, definitions.
     pub metadata: Metadata,
-    /// The last answers to insights.
+    /// Cached results of insights.
     pub answers: Answers,
-    /// Questions that can be asked about or cancelled while they are answered.
+    /// Running and asynchronous queries, which clients can poll or cancel.
     pub jobs: Jobs,
-    /// The slowest questions of each project.
+    /// The slowest queries of each project.
     pub slow: SlowQuestions,
     /// The GeoIP database, if the operator has set one.
     pub places: Option<GeoIp>,
@@ -86,8 +86,8 @@ pub struct Node {
     pub tasks: TasksHandle,
     /// Threads that decode events and evaluate flags.
     pub decoding: CpuPool,
-    /// Threads that read and write what the API and pages answer. Apart from the others, so that no long answer keeps
-    /// an event from its acknowledgement.
+    /// Threads that parse requests and write responses of the API and of pages. Separate from the others, so that no
+    /// long response delays the acknowledgement of an event.
     pub cpu: CpuPool,
     /// Computes hashes of passwords.
     pub hashing: SlowJobs,
@@ -135,7 +135,7 @@ impl Node {
         })
     }
 
-    /// Starts what a server does beside requests: scheduled changes of flags, and reloads of the GeoIP database.
+    /// Starts the background work beside requests: scheduled changes of flags, and reloads of the GeoIP database.
     pub(super) fn start_jobs(&self) {
         if let Some(places) = &self.places {
             refresh_places(&self.tasks.0, &self.cpu, places.clone());

@@ -1,6 +1,6 @@
 //! One log and everything that is derived from it: the events table, persons, the write path, the read path, their
-//! maintenance ([`Shard`]). Its failures are its own: a log that fails refuses what is sent to this shard, and nothing else.
-//! What a process has once is the [`super::node`]'s.
+//! maintenance ([`Shard`]). Failures are isolated: if the log fails, requests to this shard are refused, and nothing
+//! else. Process-wide state is in [`super::node`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ use weir_storage::tables::Tables;
 /// Pause before a second attempt to load the overrides of merged persons.
 const OVERRIDES_PAUSE: Duration = Duration::from_secs(10);
 
-/// The stores of a shard: what it has of before. They are opened before the metadata, whose loss is told from a first
-/// start by them.
+/// The stores of a shard, with what they contain from earlier runs. They are opened before the metadata store, since
+/// they distinguish its loss from a first start.
 #[derive(Debug)]
 pub(super) struct Stores {
     tables: Tables,
@@ -48,7 +48,7 @@ pub(super) struct Stores {
     log: OpenLog,
 }
 
-/// What a shard is for.
+/// Purpose of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It serves: queries read the files of persons, and background jobs keep everything up to date.
@@ -73,7 +73,7 @@ pub struct Shard {
     pub(super) maintenance: Maintenance,
     /// Serializes flushes on demand.
     pub(super) flushing: Mutex<()>,
-    /// Tells whether another server has taken over the log, if it is in a bucket.
+    /// Detects whether another server has taken over the log, if it is in a bucket.
     rivals: Option<Rivals>,
     pub(super) node: Arc<Node>,
 }
@@ -193,12 +193,12 @@ impl Shard {
         })
     }
 
-    /// Whether another server has taken over the log, if it is in a bucket.
+    /// Detects whether another server has taken over the log, if it is in a bucket.
     pub fn rivals(&self) -> Option<Rivals> {
         self.rivals.clone()
     }
 
-    /// Makes an image of persons that a log in a bucket does not have, as those of a log that was on disk.
+    /// Makes an image of persons if a log in a bucket lacks their records, as after a log that was on disk.
     pub(super) async fn make_first_image(&self) -> Result<(), OpenError> {
         let maintenance = self.maintenance.clone();
         let made = tokio::task::spawn_blocking(move || maintenance.make_first_image());
@@ -235,16 +235,16 @@ impl Shard {
         Ok(())
     }
 
-    /// Waits, at most for `limit`, until every accepted request is in the log, and then until persons have followed it.
-    /// To be called when no more requests arrive.
+    /// Waits, at most for `limit`, until every accepted request is in the log, and then until persons are up to date
+    /// with it. To be called when no more requests arrive.
     pub async fn drain(&self, limit: Duration) {
         self.pipeline.drain(limit).await;
-        // What persons have not followed by then is replayed at the next start.
+        // Records that persons have not applied by then are replayed at the next start.
         let _ = self.engine.wait().await;
     }
 
-    /// Flushes the memtables to files, and writes the persons who have changed into their table. The last step of a clean
-    /// end, after [`Shard::drain`], and after the tasks were signalled to end. Blocks.
+    /// Flushes the memtables to files, and writes changed persons into their table. The last step of a clean end, after
+    /// [`Shard::drain`], and after the tasks were signalled to end. Blocks.
     pub(super) fn close(&self) -> Result<(), OpenError> {
         let runtime = &self.node.runtimes.main;
         if let Err(error) = runtime.block_on(self.pipeline.write_feedback()) {
@@ -261,7 +261,7 @@ impl Shard {
     }
 }
 
-/// The table of the persons of all projects that there are.
+/// The table of the persons of all existing projects.
 fn person_table(
     node: &Node,
     tables: &Tables,

@@ -1,5 +1,5 @@
-//! Opening of the tables of a data directory, in it or in a bucket; what a table of events consists of; and
-//! the upkeep of a bucket while the server runs.
+//! Opens the tables of a data directory, in it or in a bucket; defines the schema and file layout of the events table;
+//! and maintains a bucket's cache and probes while the server runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,23 +39,23 @@ use weir_storage::{object_log, remote};
 /// File in a data directory that names the bucket of its tables.
 const URL_FILE: &str = "storage-url";
 
-/// Object of a shard in a bucket, beside its tables and its log, that says that they were moved to a data directory, which
-/// it names: no server begins here again.
+/// Object of a shard in a bucket, beside its tables and its log: marks that they were moved to the data directory that
+/// it names, so that no server starts here again.
 const MOVED: &str = "moved";
 
 /// Directory of cached blocks of data files in a data directory.
 const CACHE_DIRECTORY: &str = "bucket-cache";
 
-/// Time between looks at the room that the cache leaves on the disk.
+/// Time between checks of the disk space that the cache leaves free.
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Attempts to claim a table while puts of a former process arrive.
 const CLAIMS_MAX: u32 = 5;
 
-/// What for tables are opened.
+/// Purpose for which tables are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TablesAccess {
-    /// By the one server.
+    /// By the one server that writes them.
     Write,
     /// For reading, beside a server or without one.
     Read,
@@ -95,7 +95,7 @@ pub fn open<'a>(
     })
 }
 
-/// The tables in a bucket, whatever the data directory says. It is probed before it is written to.
+/// The tables in a bucket, without reading the data directory. The bucket is probed before it is written to.
 pub(super) async fn in_bucket(
     config: &Config,
     url: &BucketUrl,
@@ -118,12 +118,12 @@ pub(super) async fn in_bucket(
     Ok(tables)
 }
 
-/// The tables in a data directory, whatever it says.
+/// The tables in a data directory, even if its `storage-url` names a bucket.
 pub(super) fn in_directory(data_dir: &Path) -> Result<Tables, OpenError> {
     Tables::of_data_dir(Arc::new(OsDisk), data_dir).map_err(OpenError::io(data_dir))
 }
 
-/// The bucket that a data directory names as that of its tables.
+/// The bucket that a data directory names as the place of its tables.
 pub(super) fn known_bucket(data_dir: &Path) -> Result<Option<BucketUrl>, OpenError> {
     let path = data_dir.join(URL_FILE);
     let refused = |problem: String| OpenError::Incomplete { path: path.clone(), problem };
@@ -164,7 +164,7 @@ fn place(storage: &StorageConfig, access: TablesAccess) -> Result<Option<BucketU
     }
 }
 
-/// Keeps in the data directory where its tables are.
+/// Records the bucket of the tables in the data directory.
 pub(super) fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
     match data_dir.join(URL_FILE).exists() {
         true => Ok(()),
@@ -172,7 +172,7 @@ pub(super) fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
     }
 }
 
-/// Forgets that the tables are in a bucket: they are in the data directory now.
+/// Removes the bucket's URL: the tables are in the data directory now.
 pub(super) fn forget_bucket(data_dir: &Path) -> io::Result<()> {
     std::fs::remove_file(data_dir.join(URL_FILE))?;
     std::fs::File::open(data_dir)?.sync_all()
@@ -184,12 +184,12 @@ pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
     remove_directory(&data_dir.join(CACHE_DIRECTORY))
 }
 
-/// The object that [`mark_moved`] puts, for people.
+/// URL of the object that [`mark_moved`] puts, for messages.
 pub(super) fn mark_of(url: &BucketUrl) -> String {
     format!("{url}/{SHARD_DIRECTORY}/{MOVED}")
 }
 
-/// Says in the bucket that its shard was moved to `data_dir`.
+/// Marks in the bucket that its shard was moved to `data_dir`.
 pub(super) async fn mark_moved(shard: &dyn ObjectStore, data_dir: &Path) -> Result<(), OpenError> {
     let text = data_dir.display().to_string();
     let put = shard.put(&ObjectPath::from(MOVED), text.into()).await;
@@ -215,7 +215,8 @@ async fn refuse_moved(tables: &Tables, url: &BucketUrl) -> Result<(), OpenError>
     Err(OpenError::Moved { mark: mark_of(url), data_dir })
 }
 
-/// Renames the tables in a data directory, as those in a bucket count. Returns the new path; `None` if there are none.
+/// Renames the tables in a data directory, once those in a bucket are the current ones. Returns the new path; `None` if
+/// there are none.
 pub(super) fn put_away(data_dir: &Path, clock: &Clock) -> io::Result<Option<String>> {
     let seconds = clock.now().0.div_euclid(1_000_000);
     let aside = data_dir.join(format!("tables.moved-{seconds}"));
@@ -232,13 +233,13 @@ fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<B
     if max_bytes == 0 {
         return remove_directory(&directory).map(|()| None);
     }
-    // Twice as much as capture needs, so that the cache gives way first.
+    // Twice as much as capture needs, so that the cache shrinks first.
     let free_min_bytes = storage.disk_free_min_bytes.as_u64().saturating_mul(2);
     let limits = Limits { max_bytes, free_min_bytes };
     BlockCache::open(&directory, Arc::new(OsDisk), limits, Arc::clone(metrics)).map(Some)
 }
 
-/// Starts the upkeep of a bucket: its cache leaves room on the disk, and the bucket is probed again.
+/// Starts the maintenance of a bucket: its cache leaves space free on the disk, and the bucket is probed regularly.
 ///
 /// # Errors
 ///
@@ -346,7 +347,7 @@ mod tests {
         storage: StorageConfig,
     }
 
-    /// Goal: no server and no command takes the tables of a data directory for empty ones elsewhere.
+    /// Goal: no server and no command opens empty tables elsewhere in place of a data directory's own.
     #[test]
     fn a_data_directory_keeps_to_its_place() {
         const A: &str = "s3://bucket/a";

@@ -73,8 +73,8 @@ pub struct Directory<'a> {
     pub metadata: &'a MetadataConfig,
 }
 
-/// Verifies the directory and passes each line of the report to `say`. With [`Use::Idle`] it opens the
-/// engines, which write to the directory.
+/// Verifies the directory and passes each line of the report to `say`. With [`Use::Idle`] it opens the engines, which
+/// write to the directory.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! How the engines of a server are at the moment, beside what metrics say: [`Vitals`].
+//! Current state of a server's engines, beside the metrics: [`Vitals`].
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use weir_base::telemetry::process;
 use weir_base::telemetry::process::Memory;
 use weir_disk::{Disk, OsDisk};
 
-/// Figures of a moment. Sizes are in bytes.
+/// Figures at one moment. Sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Vitals {
-    /// How long the oldest event that is in no file yet has waited for it.
+    /// Age of the oldest event that is not in a file yet.
     pub unflushed_age: Duration,
     /// Log records that are not in files yet.
     pub unflushed_records: u64,
     /// Free space on the disk of the data directory, if that is known.
     pub disk_free: Option<u64>,
-    /// Memory of the process, if the system tells it.
+    /// Memory of the process, if the system reports it.
     pub memory: Option<Memory>,
-    /// Memory of queries that run.
+    /// Memory of running queries.
     pub queries: u64,
-    /// Memory of the columns of persons.
+    /// Memory of cached columns of person properties.
     pub person_columns: u64,
-    /// Memory of kept answers.
+    /// Memory of cached results.
     pub answers: u64,
 }
 
 impl Vitals {
-    /// Those of now.
+    /// The current figures.
     pub fn of(app: &App) -> Self {
         let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
         let (unflushed_age, unflushed_records) = app.shard.maintenance.unflushed();

@@ -64,7 +64,7 @@ impl Clock {
         Self { source: Source::System { started: Instant::now() } }
     }
 
-    /// A clock that stands at `now` until [`Clock::advance`] moves it.
+    /// A manual clock at `now`, which only [`Clock::advance`] moves.
     pub fn test(now: UnixMicros) -> Self {
         Self { source: Source::Test { now: Arc::new(AtomicI64::new(now.0)) } }
     }

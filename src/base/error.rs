@@ -3,7 +3,7 @@
 //! Every module has an error enum of its own with a `kind()`; `http/response.rs` turns a [`Kind`]
 //! into a status once. No messages and no status codes here.
 
-/// The class of an error, by the reaction it asks of the caller, not by its origin.
+/// The class of an error, by the reaction expected of the caller, not by its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request is wrong; sending it again will fail again.

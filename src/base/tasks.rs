@@ -1,5 +1,5 @@
-//! Task supervision: sets of named tasks and threads ([`Tasks`]), the shutdown signal ([`Shutdown`]), and a
-//! thread pool for CPU work ([`CpuPool`]); [`slow`] has jobs that are slow on purpose. The only code that spawns tasks and threads.
+//! Task supervision: sets of named tasks and threads ([`Tasks`]), the shutdown signal ([`Shutdown`]), and a thread pool
+//! for CPU work ([`CpuPool`]); [`slow`] has jobs that are slow on purpose. The only code that spawns tasks and threads.
 //!
 //! A shutdown signals everything that was spawned here and waits for its end. A panic is logged with the
 //! name of the task and affects no other task, except for vital threads ([`Tasks::vital`]). Queues are
@@ -48,7 +48,7 @@ pub enum TaskError {
         /// Name of the task or pool.
         name: &'static str,
     },
-    /// It was not begun: too many others wait.
+    /// It was not started: too many others wait.
     #[error("too many others wait for {name}")]
     Full {
         /// Name of the job.

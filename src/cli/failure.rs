@@ -1,4 +1,4 @@
-//! How commands tell why they failed: [`explain`].
+//! Error messages of commands: [`explain`].
 
 /// An error and its chain of causes in one line. A cause whose text the line already contains is left out.
 pub fn explain(error: &anyhow::Error) -> String {

@@ -1,4 +1,5 @@
-//! `weir health`: asks a server whether it lives, for supervisors that can only run a command, as those of containers.
+//! `weir health`: checks whether a server is alive, for supervisors that can only run a command, as those of
+//! containers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +10,7 @@ use anyhow::{Context, ensure};
 /// Longest time to connect, and for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What every server answers while it lives, one that stands by or replays its log, too.
+/// Request that every live server answers, also one that is on standby or replays its log.
 const REQUEST: &[u8] = b"GET /_liveness HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
 const ALIVE: &[u8] = b"HTTP/1.1 200 ";
@@ -22,11 +23,11 @@ pub struct HealthArgs {
     pub listen: SocketAddr,
 }
 
-/// Asks the server, and returns if it lives.
+/// Sends the request, and returns if the server is alive.
 ///
 /// # Errors
 ///
-/// It does not answer, or with an error.
+/// There is no response, or an error.
 pub fn run(args: &HealthArgs) -> anyhow::Result<()> {
     let told = ask(args.listen).with_context(|| format!("no answer from {}", args.listen))?;
     let first = String::from_utf8_lossy(&told);
@@ -34,7 +35,7 @@ pub fn run(args: &HealthArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first bytes of the answer. To the address that means all of a machine, the kernel connects as to this one.
+/// The first bytes of the response. For the address of all interfaces, the kernel connects to this machine.
 fn ask(listen: SocketAddr) -> std::io::Result<Vec<u8>> {
     let mut server = TcpStream::connect_timeout(&listen, PATIENCE)?;
     server.set_read_timeout(Some(PATIENCE))?;

@@ -1,5 +1,5 @@
-//! `weir keys`: lists, creates and revokes personal API keys of a data directory, or of a PostgreSQL database. A running server picks up
-//! changes within one second.
+//! `weir keys`: lists, creates and revokes personal API keys of a data directory, or of a PostgreSQL database. A
+//! running server picks up changes within one second.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

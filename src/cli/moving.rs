@@ -13,11 +13,11 @@ use weir_app::moving::Moved;
 use weir_base::clock::Clock;
 use weir_base::config::bucket::BucketUrl;
 
-/// How a bucket is told from a directory.
+/// Scheme of a bucket URL, by which it is distinguished from a directory.
 const SCHEME: &str = "s3://";
 
-/// Options of `weir move`. Credentials and the endpoint of the bucket are those of the environment, and so is the database of
-/// the metadata, which tells whether a server serves if the log is in the bucket, too.
+/// Options of `weir move`. The credentials and the endpoint of the bucket come from the environment, and so does the
+/// metadata database, in which the lease shows whether a server is running if the log is in the bucket, too.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MoveArgs {
     /// Where the tables are: a data directory, on which no server runs, or `s3://bucket/prefix`
@@ -30,7 +30,8 @@ pub struct MoveArgs {
 ///
 /// # Errors
 ///
-/// The error message for the user. See [`moving::MoveError`] for what has changed then; a second attempt goes on with the copy.
+/// The error message for the user. See [`moving::MoveError`] for what has changed then; a second attempt continues the
+/// copy.
 pub fn run(args: &MoveArgs, clock: &Clock) -> anyhow::Result<()> {
     let (url, data_dir, is_to_bucket) =
         match (args.from.starts_with(SCHEME), args.to.starts_with(SCHEME)) {

@@ -36,7 +36,7 @@ use weir_metadata::bootstrap::{FirstStart, Started};
 use weir_metadata::secrets::Seed;
 use weir_query::guard::complexity;
 
-/// Time between looks whether another process, such as `weir keys` or another server, has changed the metadata.
+/// Time between checks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
 
 /// Longest time at shutdown for accepted requests to get into the log.
@@ -113,8 +113,8 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
             return Ok(());
         }
         Err(error) => {
-            // No wait for tasks: unfinished work is in the log, and is replayed as after a crash. Threads go on until the
-            // process ends, and panic without a runtime.
+            // No wait for tasks: unfinished work is in the log, and is replayed as after a crash. Threads continue
+            // until the process ends, and would panic without a runtime.
             std::mem::forget((query, main));
             return Err(error);
         }
@@ -125,7 +125,7 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     if let Err(error) = main.block_on(back.wait(THREADS_END)) {
         tracing::warn!(%error, "shutdown incomplete: threads did not end in time; what they did not write is replayed at the next start");
     }
-    // After the last change: the next server may go on.
+    // After the last change: the next server may take over.
     if let Some(lease) = lease {
         main.block_on(lease.give_back());
     }
@@ -194,18 +194,18 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// What a server starts with.
+/// State with which a server starts.
 struct Start {
     keys: FirstStart,
     config: Config,
     policy: MetadataPolicy,
-    /// The data directory, which is this process's now.
+    /// The data directory's lock, which this process holds now.
     lock: DirectoryLock,
     /// The socket, bound.
     listener: TcpListener,
 }
 
-/// What is left when the last request is answered.
+/// State after the last request was answered.
 struct Served {
     /// To be closed.
     app: App,
@@ -213,12 +213,12 @@ struct Served {
     back: Tasks,
     /// To be held until both are done.
     lock: DirectoryLock,
-    /// To be given back then.
+    /// To be released then.
     lease: Option<Held>,
 }
 
-/// Opens the engines, serves and drains. Where servers take turns, it first stands by until it is the one to serve;
-/// `None` if it was stopped before that.
+/// Opens the engines, serves and drains. If the log is in a bucket, the server first waits on standby until it holds
+/// the lease; `None` if it was stopped before that.
 async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result<Option<Served>> {
     let Start { keys, config, policy, mut lock, mut listener } = start;
     let metrics = Arc::new(Metrics::new());
@@ -285,7 +285,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         _ = &mut served => {}
         () = taken_over(&app, lease.as_ref()) => {
             front.shutdown().begin();
-            // Nothing more is acknowledged; who waits is told so.
+            // Nothing more is acknowledged; waiting clients get an error.
             tokio::select! {
                 _ = &mut served => {}
                 _ = front.wait(REFUSALS_SENT) => {}
@@ -302,8 +302,9 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     Ok(Some(Served { app, back, lock, lease }))
 }
 
-/// Opens the engines. A server that finds that everything was moved away gives the lease back, so that a move that did not
-/// end can be run again: it has written nothing, and the mark was put after the last server had ended in order.
+/// Opens the engines. A server that finds that everything was moved away releases the lease, so that a move that did
+/// not end can be run again: the server has written nothing, and the mark was put after the last server had ended
+/// cleanly.
 async fn open(
     process: Process,
     policy: MetadataPolicy,
@@ -327,7 +328,7 @@ fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     Ok((TcpListener::from_std(own)?, TcpListener::from_std(other)?))
 }
 
-/// A server that stands by.
+/// A server on standby.
 struct Standing<'a> {
     config: &'a Config,
     runtime: &'a Handle,
@@ -335,7 +336,7 @@ struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    /// Answers probes, and refuses everything else, until this server is the one to serve. `None` if it is stopped.
+    /// Answers probes, and refuses everything else, until this server has the lease. `None` if it is stopped.
     async fn wait(
         self,
         listener: TcpListener,
@@ -372,7 +373,7 @@ impl Standing<'_> {
     }
 }
 
-/// Returns once another server has taken over; never, if none may.
+/// Returns once another server has taken over; never without a lease.
 async fn taken_over(app: &App, lease: Option<&Held>) {
     let Some(lease) = lease else { return std::future::pending().await };
     let mut fenced = app.shard.pipeline.health().fenced();

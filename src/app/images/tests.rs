@@ -1,5 +1,4 @@
-//! What becomes of the identity store at start: by what is on the disk, what is in the object store, and where a former
-//! process ended.
+//! The identity store at start, by what is on the disk, what is in the object store, and where a former process ended.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -39,7 +38,7 @@ fn store(directory: &Path, applied: u64) -> Identities {
     identities
 }
 
-/// Puts images as of these records. The manifest of the last one may name another record than is in the image.
+/// Puts images as of these records. The manifest of the last one may name another record than the image has.
 async fn bucket(records: &[u64], claimed: Option<u64>) -> (Arc<dyn ObjectStore>, Images) {
     let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let images = Images::new(Arc::clone(&objects), ObjectPath::from("identity"));
@@ -118,8 +117,8 @@ async fn a_damaged_store_is_replaced() {
     assert_eq!(applied(&data_dir), 4);
 }
 
-/// Goal: whatever is wrong with an image, the one before it counts; and if there is none, the operator is told, unless
-/// what is on the disk is as new.
+/// Goal: whatever is wrong with an image, the one before it is restored; and if there is none, the start fails with an
+/// error, unless the store on the disk is as new.
 #[tokio::test]
 async fn damaged_images_are_passed_over() {
     #[derive(Clone, Copy, Debug)]
@@ -196,8 +195,8 @@ async fn damaged_images_are_passed_over() {
 #[tokio::test]
 async fn an_interrupted_restore_is_begun_again() {
     let (_, images) = bucket(&[2, 4], None).await;
-    // Records of the stores under their names, of which the last may be a part; what the next start makes of them
-    // without images, and with.
+    // Stores under their names with their last records, of which the last store may be incomplete; the record after the
+    // next start without images, and with images.
     type Case = (&'static [(&'static str, u64)], bool, u64, u64);
     let cases: [Case; 5] = [
         (&[(IDENTITY, 3), (RESTORING, 4)], true, 3, 4),
@@ -241,7 +240,7 @@ async fn a_cache_spares_the_object_store() {
     assert_eq!(applied(&data_dir), 4);
 }
 
-/// Goal: a standby that waits for an answer that does not come, or brings its first image for long, says that it lags.
+/// Goal: a standby whose request hangs, or whose first download takes long, reports that it lags.
 #[tokio::test]
 async fn an_attempt_that_takes_long_is_told() {
     // Attempts that bring an image before one hangs, and the age of what is there then.

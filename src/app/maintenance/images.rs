@@ -1,5 +1,5 @@
-//! Images of the identity store in an object store ([`IdentityImages`]): when one is due, which ones there are, and how far
-//! the log may be cut with them. What an image is, is in [`weir_identity::image`], and where it is in
+//! Images of the identity store in an object store ([`IdentityImages`]): when one is due, which ones exist, and how far
+//! the log may be cut with them. The format of an image is in [`weir_identity::image`], its place in
 //! [`weir_storage::images`].
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use weir_storage::images::{Images, LocalFile};
 /// Directory in which an image is made, in the data directory.
 const SCRATCH: &str = "identity-image";
 
-/// Images that are kept. The log goes back to the last but one.
+/// Number of images that are retained. The log goes back to the last but one.
 const KEPT: usize = 3;
 
 /// Growth of the log for which an image is made before its time.
@@ -45,7 +45,7 @@ pub enum MakeError {
     Images(#[from] ImagesError),
 }
 
-/// What an image is made with.
+/// What an image is made from.
 #[derive(Debug)]
 pub(super) struct Maker<'m> {
     pub(super) identities: &'m Identities,
@@ -69,7 +69,7 @@ pub struct IdentityImages {
 
 #[derive(Debug)]
 struct State {
-    /// The records of images that can be restored, of which the newest are kept.
+    /// The records of images that can be restored; the newest ones are retained.
     known: BTreeSet<u64>,
     /// When the newest one was begun, or the process.
     made_at: Duration,
@@ -80,8 +80,8 @@ struct State {
 }
 
 impl IdentityImages {
-    /// The images that are there, for an identity store that has applied record `applied` after the restore. Images of
-    /// later records are none that could be restored.
+    /// The images that exist, for an identity store that has applied record `applied` after the restore. Images of
+    /// later records are ignored: the restore has found them damaged.
     ///
     /// # Errors
     ///
@@ -104,9 +104,9 @@ impl IdentityImages {
         Ok(opened)
     }
 
-    /// The record through which the log may be cut as far as persons are concerned: that of the newest image but one, so
-    /// that this one can be restored, too. 0 if there are less than two: without the only image, persons come from the
-    /// whole log.
+    /// The record through which the log may be cut as far as persons are concerned: that of the newest image but one,
+    /// so that this one can be restored, too. 0 if there are less than two: without the only image, persons come from
+    /// the whole log.
     pub fn safe_through(&self) -> u64 {
         self.state.lock().known.iter().rev().nth(1).copied().unwrap_or(0)
     }
@@ -130,7 +130,7 @@ impl IdentityImages {
         self.state.lock().newest() < applied
     }
 
-    /// Whether an image is to be made: of an identity store that has applied record `applied`, with `log_bytes` of log.
+    /// Whether an image is due, for an identity store that has applied record `applied`, with `log_bytes` of log.
     pub(super) fn is_due(&self, applied: u64, log_bytes: u64, now: Duration) -> bool {
         let mut state = self.state.lock();
         state.log_bytes = state.log_bytes.min(log_bytes);
@@ -142,14 +142,14 @@ impl IdentityImages {
             && !state.failed_at.is_some_and(is_resting)
     }
 
-    /// Makes an image, unless `ended` comes first, and tells what became of it: a failure once, until there is an image
+    /// Makes an image, unless `ended` comes first, and logs the result: a failure only once, until there is an image
     /// again. Blocks.
     pub(super) fn run(&self, maker: &Maker<'_>, ended: impl Future<Output = ()>) {
         let _making = self.making.lock();
         let Maker { identities, runtime, clock, metrics, log_bytes } = maker;
         let now = clock.monotonic();
         let made = runtime.block_on(self.make(identities, *log_bytes, now, ended));
-        // After a failure, too: it holds files that the database has replaced.
+        // Also after a failure: the directory holds files that the database has replaced.
         let cleared = self.clear();
         let made = made.and_then(|made| Ok(cleared.map(|()| made)?));
         let failed_before = {
@@ -183,12 +183,12 @@ impl IdentityImages {
         }
     }
 
-    /// Makes an image, puts it, and removes old ones. Does not go on after `ended`: `None`. Blocks the thread for parts of
-    /// it.
+    /// Makes an image, uploads it, and removes old ones. Returns `None` if `ended` comes first. Blocks the thread for
+    /// parts of it.
     ///
     /// # Errors
     ///
-    /// There is no new image; the next attempt sends less.
+    /// There is no new image; the next attempt uploads less.
     async fn make(
         &self,
         identities: &Identities,

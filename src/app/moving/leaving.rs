@@ -1,11 +1,11 @@
-//! A log in a bucket that is left for a data directory: [`Leaving`].
+//! Preconditions for leaving a log in a bucket for a data directory: [`Leaving`].
 //!
-//! The log stays behind, so everything in it has to be elsewhere: rows in the files of the tables, persons in the identity
-//! store of the directory. That is so after the last server has ended in order on this directory, and only then. Sequences
-//! go on in the log on the disk, which begins after what both stores have.
+//! The log stays behind, so everything in it has to be elsewhere: rows in the files of the tables, persons in the
+//! identity store of the directory. That is the case only after the last server ended cleanly on this directory.
+//! Sequences continue in the log on the disk, which begins after the records of both stores.
 //!
-//! No server may write meanwhile, and none afterwards: its events would be in the bucket alone. This process has the lease
-//! while it copies, and leaves a mark, which servers look for before they begin.
+//! No server may write meanwhile or afterwards: its events would be in the bucket alone. This process holds the lease
+//! while it copies, and leaves a mark, which servers check before they begin.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,21 +33,21 @@ use weir_storage::wal::{Elsewhere, Sequence};
 /// What to do if records are in the log alone.
 const FIRST: &str = "with the same settings, stop it in order (SIGTERM), and move then";
 
-/// The right to leave a log in a bucket, which is held until [`Leaving::end`].
+/// The right to leave a log in a bucket, held until [`Leaving::end`].
 #[derive(Debug)]
 pub(super) struct Leaving {
     url: BucketUrl,
     shard: Arc<dyn ObjectStore>,
     lease: Held,
-    /// Has the task that renews the lease.
+    /// The task that renews the lease.
     tasks: Tasks,
-    /// What the tables and the identity store have, which is the end of the log.
+    /// The last record in the tables and the identity store, which is the end of the log.
     end: Sequence,
 }
 
 impl Leaving {
     /// Checks that the log may be left for the data directory, which the caller has locked, and keeps servers from
-    /// beginning. `None` if there is no log in the bucket.
+    /// starting. `None` if there is no log in the bucket.
     pub(super) async fn begin(
         config: &Config,
         url: &BucketUrl,
@@ -136,26 +136,26 @@ impl Leaving {
         Ok(end)
     }
 
-    /// The last record of the log, of which files and persons have these.
+    /// The last record of the log, given the last records in files and of persons.
     async fn last(&self, durable: Sequence, applied: Sequence) -> Result<Sequence, MoveError> {
         let elsewhere = Elsewhere { durable, seen: durable.max(applied) };
         let had_by_all = durable.min(applied);
-        // A request that fails ends the command; the store's client has repeated it.
+        // A request that fails ends the command; the client of the store has retried it.
         let once = Pauses::new(|_| Box::pin(async { false }));
         let (shard, runtime) = (Arc::clone(&self.shard), Handle::current());
         let log = ObjectLog::read(shard, elsewhere, had_by_all, once, runtime).await;
         Ok(log.map_err(OpenError::from)?.last_appended())
     }
 
-    /// Makes sure that no server begins in the bucket from now on, and that none has since [`Leaving::begin`]. What is left
-    /// to do is to forget the bucket.
+    /// Makes sure that no server starts on the bucket from now on, and that none has since [`Leaving::begin`]. Only the
+    /// data directory's reference to the bucket remains to be removed.
     pub(super) async fn close_bucket(&self, data_dir: &Path) -> Result<(), MoveError> {
         let data_dir = std::path::absolute(data_dir).map_err(OpenError::io(data_dir))?;
         let marked = self.mark(&data_dir).await;
         if matches!(marked, Ok(true)) {
             return Ok(());
         }
-        // Also after a put that failed, which may have taken effect.
+        // Also after a failed put, which may have taken effect.
         if let Err(source) = tables::unmark_moved(&*self.shard).await {
             if let Err(error) = &marked {
                 tracing::error!(error = error as &dyn std::error::Error, "the move has failed");
@@ -167,15 +167,15 @@ impl Leaving {
         Err(MoveError::Refused(text))
     }
 
-    /// Puts the mark. Returns whether no server has begun before that.
+    /// Puts the mark. Returns whether no server has started before that.
     async fn mark(&self, data_dir: &Path) -> Result<bool, MoveError> {
         tables::mark_moved(&*self.shard, data_dir).await?;
-        // Whoever takes the lease from here on finds the mark.
+        // Any server that takes the lease from here on finds the mark.
         let is_held = self.lease.renew().await.map_err(OpenError::from)?;
         Ok(is_held && self.last(self.end, self.end).await? == self.end)
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub(super) async fn end(self) {
         self.tasks.shutdown().begin();
         self.lease.give_back().await;

@@ -53,7 +53,7 @@ where
 /// An address to listen on, with its port.
 pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        // Whoever wrote a port alone wants it, and not the default one.
+        // A port alone is taken over into the suggestion, instead of the default one.
         let port = text.trim_start_matches(':').parse().unwrap_or(8000_u16);
         format!(
             "it is no socket address such as 127.0.0.1:{port} (this machine alone) or \
@@ -84,7 +84,7 @@ fn outside(least: &str, greatest: &str) -> String {
 mod tests {
     use super::{address, socket};
 
-    /// Goal: whoever gives a port alone is told how to say it.
+    /// Goal: the error for a port alone shows the correct form with this port.
     #[test]
     fn addresses_with_ports_are_told_by_example() {
         for text in ["127.0.0.1:8000", "[::1]:0"] {

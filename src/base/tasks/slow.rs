@@ -1,5 +1,5 @@
-//! Jobs that are slow on purpose, such as hashes of passwords: [`SlowJobs`]. What anybody may ask for, and costs a
-//! processor some tenths of a second, must not take it from everything else.
+//! Jobs that are slow on purpose, such as hashes of passwords: [`SlowJobs`]. Anybody may cause such a job, and it takes
+//! some tenths of a second of CPU time, so it must not slow down everything else.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::tasks::{TaskError, Tasks};
 
-/// A few jobs at a time, each on a thread of low priority. Of the others a few wait, and the rest is refused. Clones
+/// Runs a few jobs at a time, each on a thread of low priority. A few others wait, and further ones are refused. Clones
 /// share the limits.
 #[derive(Clone, Debug)]
 pub struct SlowJobs {
@@ -19,7 +19,7 @@ pub struct SlowJobs {
 }
 
 impl SlowJobs {
-    /// No job yet.
+    /// A set without jobs.
     pub fn new(tasks: &Tasks, running_max: usize, waiting_max: usize) -> Self {
         Self {
             tasks: tasks.clone(),
@@ -28,8 +28,8 @@ impl SlowJobs {
         }
     }
 
-    /// Runs `job`, in its turn, and returns its result. The job may ask whether somebody still waits for it; its place
-    /// is free once it ends.
+    /// Queues `job` and returns its result. The job gets a function that returns whether a caller still waits for it;
+    /// its place is free once it ends.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl SlowJobs {
         self.tasks.spawn_background_thread(name, move || {
             let _held = (place, turn);
             let done = job(&|| !sender.is_closed());
-            // Fails if nobody waits any more: the result is discarded.
+            // Fails if the caller no longer waits: the result is discarded.
             let _ = sender.send(done);
         })?;
         receiver.await.map_err(|_| TaskError::Panicked { name })

@@ -69,8 +69,8 @@ fn filter(level: &str) -> Result<EnvFilter, LogsError> {
     filter.map_err(|source| LogsError::Level { level: level.to_owned(), source })
 }
 
-/// A filter in which `weir::storage` also stands for the path of that module. Of several directives for a target the last
-/// one counts, so the order stays.
+/// A copy of the filter in which `weir::storage` also applies to the path of that module. Of several directives for a
+/// target the last one counts, so the order is preserved.
 fn with_paths(filter: &str) -> String {
     let mut directives = Vec::new();
     for directive in filter.split(',') {

@@ -132,8 +132,8 @@ pub struct Metrics {
     /// `weir_standby_lag_seconds`: time since this standby last had the newest image of persons on its disk; 0 while it
     /// has it, and in a server that serves.
     pub standby_lag: Gauge,
-    /// `weir_standby_image_age_seconds`: age of the image of persons that this standby has on its disk; 0 if it has none,
-    /// and in a server that serves.
+    /// `weir_standby_image_age_seconds`: age of the image of persons that this standby has on its disk; 0 if it has
+    /// none, and in a server that serves.
     pub standby_image_age: Gauge,
     /// `weir_identity_incomplete`: 1 if persons are incomplete, because log records or the identity store
     /// were lost.

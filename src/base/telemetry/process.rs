@@ -1,17 +1,17 @@
-//! Memory of this process, from Linux's `/proc`: [`memory`]; how figures stand there: [`kibibytes`].
+//! Memory of this process, from Linux's `/proc`: [`memory`]; parser for lines of its files: [`kibibytes`].
 
 use std::fs;
 
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Its resident set.
+    /// Size of the resident set.
     pub resident_bytes: u64,
-    /// What it may use: the smallest limit of its control groups (version 2), or the memory of the machine.
+    /// Memory limit: the smallest one of its control groups (version 2), or the memory of the machine.
     pub limit_bytes: u64,
 }
 
-/// The memory of this process; `None` where the system does not tell.
+/// The memory of this process; `None` where the system does not report it.
 pub fn memory() -> Option<Memory> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let resident_bytes = kibibytes(&read("/proc/self/status")?, "VmRSS:")?;
@@ -21,17 +21,18 @@ pub fn memory() -> Option<Memory> {
     Some(Memory { resident_bytes, limit_bytes: group.unwrap_or(u64::MAX).min(machine) })
 }
 
-/// The smallest limit of the group that `/proc/self/cgroup` names and of those that it is in, of which `read` has the text:
-/// a service of systemd has its limit in `/system.slice/weir.service`, a container in the root that it sees.
+/// The smallest memory limit of the control group in the text of `/proc/self/cgroup` and of its ancestors; `read`
+/// returns the text of a group's limit. A service of systemd has its limit in `/system.slice/weir.service`, a container
+/// in the root that it sees.
 fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let parents = own.match_indices('/').filter_map(|(end, _)| own.get(..end));
     let whole = parents.chain(Some(own.trim_end_matches('/')));
-    // A group without a limit says `max`.
+    // The text of a group without a limit is `max`.
     whole.filter_map(|group| read(group)?.trim().parse().ok()).min()
 }
 
-/// The bytes of the line of a text that begins with `name`, such as `VmRSS:     1024 kB`.
+/// The bytes in the line of a text that begins with `name`, such as `VmRSS:     1024 kB`.
 pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

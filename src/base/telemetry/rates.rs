@@ -1,4 +1,5 @@
-//! How fast a counter has grown lately: [`Rates`]. It is looked at from time to time, so counting costs nothing more.
+//! Recent growth rate of a counter: [`Rates`]. The counter is sampled from time to time, so counting itself costs
+//! nothing more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,10 +9,11 @@ use parking_lot::Mutex;
 /// Least time between two samples.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Least time that tells a rate: within some milliseconds, a request more or less is thousands a second.
+/// Shortest time for which a rate is computed: within some milliseconds, one request more or less is thousands a
+/// second.
 const SPAN_MIN: Duration = Duration::from_secs(1);
 
-/// Samples that are kept: those of an hour, and one before.
+/// Most samples: those of an hour, and one before.
 const SAMPLES_MAX: usize = 721;
 
 /// Values of one counter at moments of the last hour.
@@ -19,7 +21,7 @@ const SAMPLES_MAX: usize = 721;
 pub struct Rates(Mutex<VecDeque<(Duration, u64)>>);
 
 impl Rates {
-    /// Notes the value at `now`, a monotonic time. Most calls do nothing.
+    /// Records the value at `now`, a monotonic time. Most calls do nothing.
     pub fn note(&self, now: Duration, value: u64) {
         let mut samples = self.0.lock();
         if samples.back().is_some_and(|(last, _)| now.saturating_sub(*last) < STEP) {
@@ -31,8 +33,8 @@ impl Rates {
         samples.push_back((now, value));
     }
 
-    /// The growth per second within about the last `span`, or since the first sample if that is shorter; `value` is that
-    /// at `now`. `None` before there is something to compare with.
+    /// The growth per second within about the last `span`, or since the first sample if that is shorter; `value` is
+    /// that at `now`. `None` before there is a sample to compare with.
     pub fn per_second(&self, now: Duration, value: u64, span: Duration) -> Option<f64> {
         let samples = self.0.lock();
         let before = samples.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= span);

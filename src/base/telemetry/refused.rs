@@ -1,11 +1,11 @@
-//! Requests that were refused, by endpoint, status and reason: [`Refused`]. The reason is the code that the client was
-//! told, which says more than the status. Codes are constants of the program, which bounds their number.
+//! Refused requests by endpoint, status and reason: [`Refused`]. The reason is the error code of the response, which is
+//! more specific than the status. Codes are constants of the program, which bounds their number.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Why requests were refused: endpoint, status, and the code of the answer.
+/// Why requests were refused: endpoint, status, and error code of the response.
 pub type Reason = (&'static str, u16, &'static str);
 
 /// Requests that were refused for one reason.
@@ -22,7 +22,7 @@ pub struct Count {
 pub struct Refused(Mutex<BTreeMap<Reason, Count>>);
 
 impl Refused {
-    /// Notes one request, at a time in microseconds since 1970.
+    /// Counts one request, at a time in microseconds since 1970.
     pub fn note(&self, now: i64, reason: Reason) {
         let mut counts = self.0.lock();
         let count = counts.entry(reason).or_insert(Count { requests: 0, last_at: now });

@@ -29,8 +29,7 @@ impl<K: Ord + Clone> Repeats<K> {
         Self { pause, kinds: Mutex::default() }
     }
 
-    /// Counts `count` events of a kind at `now`. If a line is due, returns the number of events it stands
-    /// for.
+    /// Counts `count` events of a kind at `now`. If a line is due, returns the number of events that it represents.
     pub fn count(&self, kind: K, count: u64, now: Duration) -> Option<u64> {
         let mut kinds = self.kinds.lock();
         if let Some(known) = kinds.get_mut(&kind) {

@@ -12,7 +12,7 @@ use crate::guide::PAGES;
 /// Longest line of the page.
 const WIDTH: usize = 120;
 
-/// What holds for all settings.
+/// Rules that apply to all settings.
 const HEAD: &str = "# Settings
 
 Every setting is a flag (`--wal-max-bytes 8GiB`), an environment variable (`WEIR_WAL_MAX_BYTES=8GiB`) and a key of the TOML
@@ -130,7 +130,7 @@ fn wrapped(item: &str) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-/// Goal: the page of settings is what the definitions say. `WEIR_WRITE_GUIDE=1` writes it.
+/// Goal: the page of settings equals their definitions. `WEIR_WRITE_GUIDE=1` writes it.
 #[test]
 fn the_page_of_settings_is_that_of_the_definitions() {
     let mut page = HEAD.to_owned();

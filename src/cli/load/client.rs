@@ -27,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// Times that a body is sent again after 503.
 const RETRIES_MAX: u32 = 5;
-/// Longest pause before a retry, whatever `Retry-After` says.
+/// Longest pause before a retry, whatever the value of `Retry-After`.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Pause before a retry if the response has no `Retry-After`.
 const PAUSE_DEFAULT: Duration = Duration::from_secs(1);
@@ -181,7 +181,7 @@ struct Answer {
     text: Bytes,
 }
 
-/// The pause that `Retry-After` asks for, in seconds; its other form, a date, is not understood.
+/// The pause in `Retry-After`, in seconds; its other form, a date, is not supported.
 fn pause(response: &Response<Incoming>) -> Duration {
     response
         .headers()
