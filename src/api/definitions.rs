@@ -1,4 +1,4 @@
-//! Definitions: the names of events and of properties that were seen, and what users say of them.
+//! Definitions: the names of events and of properties received so far, with descriptions by users.
 
 use std::collections::BTreeMap;
 

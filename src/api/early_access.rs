@@ -1,4 +1,4 @@
-//! Early access features: what people may try before everybody has it.
+//! Early access features: features that people may try before they are released to all.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;

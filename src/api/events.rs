@@ -1,4 +1,4 @@
-//! Events, as lists and pages have them.
+//! Events, as in lists and on pages.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Feature flags, and what is told of them: their state, their values and why, what was changed of many at once.
+//! Feature flags, and responses about them: their state, their values and why, results of bulk changes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! Answers of insights: [`Answer`], whose kinds have a file each, and what reads one by its question, [`AnswerTo`]. In all of these types fields stand in the order of their
-//! names in JSON, which is that of answers; what is absent in some answers is left out of them, not null.
+//! Results of insights: [`Answer`], whose kinds have a file each, and [`AnswerTo`], which reads one for its query node.
+//! The fields of all these types are in the order of their names in JSON, which is that of responses; fields that are
+//! absent in some responses are left out of them, not null.
 
 pub mod correlation;
 pub mod funnel;
@@ -64,7 +65,7 @@ mod tests {
     use super::{Correlations, Edge, Row, Series};
     use crate::insights::funnel::{Conversion, Steps, Times};
 
-    /// Checks that a type reads all of an answer, and writes it with its fields in the order of their names.
+    /// Checks that a type reads all of a result, and writes it with its fields in the order of their names.
     #[track_caller]
     fn check<T: DeserializeOwned + Serialize>(text: &str) {
         let value: Value = serde_json::from_str(text).unwrap();

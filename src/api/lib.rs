@@ -1,6 +1,7 @@
-//! Answers of operations as types: their JSON is that of the API, their schemas are in its description, and pages draw
-//! their fields. And queries as types, the nodes of clients: what is read of them, checked and described is declared once.
-//! No engines, no HTTP, no product logic: `weir-http` makes answers of what is stored, and `weir-insights` of events.
+//! Responses of operations as types: their JSON is that of the API, their schemas are in its description, and pages
+//! render their fields. And queries as types, the nodes of clients: one declaration defines what is parsed, checked and
+//! described. No engines, no HTTP, no product logic: `weir-http` builds responses from what is stored, and
+//! `weir-insights` from events.
 
 pub mod accounts;
 pub mod activity;

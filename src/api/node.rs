@@ -1,9 +1,8 @@
-//! Nodes: the JSON objects in which clients describe queries. [`node!`](crate::node!) declares one: its fields are read
-//! ([`Content`]), checked for names that nothing
-//! reads ([`Fields`]), and described in the API from the one declaration. A
-//! field that is absent or null has the default of its type.
+//! Nodes: the JSON objects in which clients describe queries. [`node!`](crate::node!) declares one: from the one
+//! declaration its fields are parsed ([`Content`]), checked for names that nothing reads ([`Fields`]), and described in
+//! the API. A field that is absent or null has the default of its type.
 //!
-//! What a node means is not here: `weir-insights` makes queries of them.
+//! The meaning of a node is not defined here: `weir-insights` makes queries of them.
 
 pub mod declare;
 pub mod nearest;
@@ -30,22 +29,22 @@ impl NodeError {
         Self { field: field.into(), detail: detail.into() }
     }
 
-    /// The same of a node that stands in the field `name`.
+    /// The same error for a node in the field `name`.
     #[must_use]
     pub fn within(self, name: &str) -> Self {
         Self { field: join(name, &self.field), ..self }
     }
 }
 
-/// What may stand in a field.
+/// Types of field values.
 pub trait Content: Sized {
     /// Its form, as far as it has fields itself.
     const FORM: Form = Form::Value;
 
-    /// Whether an empty text in its place counts as absent.
+    /// Whether an empty text in place of the value counts as absent.
     const IS_TEXT: bool = false;
 
-    /// Reads a value that is not null and stands at `path`.
+    /// Reads a value that is not null, at `path`.
     ///
     /// # Errors
     ///
@@ -140,13 +139,13 @@ pub fn shortened(text: &str) -> String {
 pub struct Fields {
     /// The kinds of the node, if it has any; the first one is that of today.
     pub kinds: &'static [&'static str],
-    /// Those of another type of which this is one.
+    /// The fields of a supertype, all of which this type has, too.
     pub base: Option<&'static Self>,
-    /// Those that are read, and what stands in them.
+    /// Fields that are read, and the form of their values.
     pub read: &'static [(&'static str, Form)],
-    /// Those that PostHog's clients send and that change no number here, by the reason.
+    /// Fields that PostHog's clients send and that change no number here, by the reason.
     pub ignored: &'static [(&'static str, &'static [&'static str])],
-    /// Those that would change the answer and are not available; nothing may stand in them.
+    /// Fields that would change the result and are not available; only empty values are accepted.
     pub lacking: &'static [&'static str],
     /// Whether it is an entity: there are some of other kinds, with other fields, which their reader refuses.
     pub is_entity: bool,
@@ -156,12 +155,12 @@ pub struct Fields {
 pub const NOTHING: Fields =
     Fields { kinds: &[], base: None, read: &[], ignored: &[], lacking: &[], is_entity: false };
 
-/// What stands in a field, as far as it has fields itself. What has another form is for its reader to refuse.
+/// The form of a field's value, as far as it has fields itself. A value of another form is refused by its reader.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A value.
     Value,
-    /// One of these values, as JSON; what it says is so anyway.
+    /// One of these values, as JSON, which describe what is the case anyway.
     Fixed(&'static [&'static str]),
     /// An object.
     Object(&'static Fields),
@@ -180,7 +179,7 @@ impl Fields {
         std::iter::successors(Some(self), |own| own.base)
     }
 
-    /// What stands in a field that is read.
+    /// The form of a field that is read.
     pub(crate) fn form(&self, name: &str) -> Option<Form> {
         if name == "kind" && !self.kinds.is_empty() {
             return Some(Form::Value);
@@ -189,18 +188,18 @@ impl Fields {
         self.all().find_map(known).map(|(_, form)| *form)
     }
 
-    /// Whether a field is taken and changes nothing.
+    /// Whether a field is accepted without an effect.
     pub(crate) fn is_ignored(&self, name: &str) -> bool {
         let mut lists = self.all().flat_map(|own| own.ignored);
         lists.any(|(_, names)| names.contains(&name))
     }
 
-    /// Whether nothing may stand in a field.
+    /// Whether a field accepts only empty values.
     pub(crate) fn is_lacking(&self, name: &str) -> bool {
         self.all().any(|own| own.lacking.contains(&name))
     }
 
-    /// The names that somebody may have meant: its own, then those of the objects in it.
+    /// The names that a misspelt one may mean: its own, then those of the objects in it.
     pub(crate) fn names(&self) -> Vec<String> {
         let own = || self.all().flat_map(|own| own.read);
         let mut names: Vec<String> = own().map(|(name, _)| (*name).to_owned()).collect();
@@ -383,11 +382,11 @@ impl<T: Content> Content for BTreeMap<String, T> {
     }
 }
 
-/// The fields of the object that stands at `path`.
+/// The fields of the object at `path`.
 ///
 /// # Errors
 ///
-/// It is another value.
+/// It is not an object.
 fn object<'v>(value: &'v Value, path: &str) -> Result<&'v Map<String, Value>, NodeError> {
     value.as_object().ok_or_else(|| NodeError::new(path, "Expected an object."))
 }

@@ -1,5 +1,6 @@
-//! The nodes of all kinds of queries, declared once: what is read of them, checked and described is here. Their names and
-//! fields are those of PostHog's schema. What its clients send without a meaning here is `ignored`, with the reason.
+//! The nodes of all kinds of queries, declared once: parsing, checks and description follow from the declaration. Their
+//! names and fields are those of PostHog's schema. Fields that its clients send without a meaning here are `ignored`,
+//! with the reason.
 
 pub mod actors;
 pub mod base;

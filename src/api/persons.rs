@@ -1,4 +1,4 @@
-//! Persons, and what was asked to be deleted of them.
+//! Persons, and the requests to delete their events.
 
 use schemars::JsonSchema;
 use serde::Serialize;

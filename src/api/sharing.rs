@@ -1,4 +1,4 @@
-//! Links to insights and dashboards, for whoever has them.
+//! Share links to insights and dashboards.
 
 use schemars::JsonSchema;
 use serde::Serialize;

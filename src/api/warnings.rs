@@ -1,4 +1,4 @@
-//! Warnings of ingestion: what was odd about events.
+//! Ingestion warnings: problems of received events.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,6 +1,6 @@
-//! The elements of a page that an event is about, innermost first, from the text in which events have them
-//! ([`elements`]): `button.big:text="Buy"nth-child="1";div.shop:attr__id="x"`. `selector` finds some of them as
-//! style sheets do.
+//! The elements of a page that an event refers to, innermost first, parsed from the event's elements chain
+//! ([`elements`]): `button.big:text="Buy"nth-child="1";div.shop:attr__id="x"`. `selector` matches them by CSS
+//! selectors.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub mod selector;
 pub struct Element<'c> {
     /// The name of its tag.
     pub tag: &'c str,
-    /// The parts between the dots after its tag: its classes, unless these have dots themselves; see
+    /// The parts between the dots after its tag: its classes, unless these contain dots themselves; see
     /// [`Element::class_list`].
     pub classes: Vec<&'c str>,
     /// Its attributes, as the chain names them: `text`, `href`, `nth-child`, `nth-of-type`, `attr_id`, and all
@@ -29,8 +29,8 @@ impl<'c> Element<'c> {
         self.attributes.iter().filter(move |(own, _)| is_it(own)).map(|(_, value)| value.as_ref())
     }
 
-    /// Its classes. The chain has them between dots, so those with dots of their own (`py-2.5`) are in pieces there; where
-    /// the chain also has the attribute, this has them whole.
+    /// Its classes. In the chain they are separated by dots, so those with dots of their own (`py-2.5`) are in pieces
+    /// there; if the chain also has the `class` attribute, they are whole here.
     pub fn class_list(&self) -> Vec<&str> {
         match self.whole_classes() {
             Some(whole) => whole.split_ascii_whitespace().collect(),
@@ -89,7 +89,7 @@ pub fn elements(chain: &str) -> Vec<Element<'_>> {
 }
 
 /// Whether the tag and the classes end here: at the end of the element, or at its attributes. Classes may contain `:`,
-/// too, but none that the name of an attribute follows.
+/// too, but not one that the name of an attribute follows.
 fn is_end_of_names(chain: &str, at: usize, character: char) -> bool {
     let is_attribute = || {
         let after = chain.get(at + 1..).unwrap_or_default();
@@ -100,7 +100,7 @@ fn is_end_of_names(chain: &str, at: usize, character: char) -> bool {
     character == ';' || (character == ':' && is_attribute())
 }
 
-/// A value up to its closing quote, and what follows that.
+/// A value up to its closing quote, and the rest after it.
 fn quoted(text: &str) -> (Cow<'_, str>, &str) {
     let mut is_escaped = false;
     let end = text.char_indices().find(|(_, character)| {
@@ -165,7 +165,7 @@ mod tests {
             (whole, "py-2", false),
             (whole, "5", false),
             (whole, "m", false),
-            // Without the attribute nobody knows which dots are whose.
+            // Without the attribute it is unknown which dots belong to a class.
             (pieces, "py-2.5", true),
             (pieces, "py-2", true),
             (pieces, "2.5", false),

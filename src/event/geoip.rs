@@ -1,5 +1,4 @@
-//! GeoIP look-up: the place of an address, from the operator's database in MaxMind's format: [`GeoIp`],
-//! [`Place`].
+//! GeoIP look-up: the place of an address, from the operator's database in MaxMind's format: [`GeoIp`], [`Place`].
 //!
 //! The server includes no database: because of their licences the operator has to choose one. The file
 //! is read into memory, and read again after a change ([`GeoIp::refresh`]). The properties that events,

@@ -22,13 +22,13 @@ pub const DEPTH_MAX: usize = 127;
 /// values. Their deeper parts become null, because recursion over a value needs a stack.
 const STORED_DEPTH_MAX: usize = 2 * DEPTH_MAX;
 
-/// Why and where a text is no JSON: `: expected value at line 1 column 5`, as the end of a sentence. Empty if the text is
-/// refused for another reason, such as how deep it is.
+/// Why and where a text is not valid JSON: `: expected value at line 1 column 5`, as the end of a sentence. Empty if
+/// the text is refused for another reason, such as its depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault(Option<Box<str>>);
 
 impl Fault {
-    /// That of `text`.
+    /// The fault of `text`.
     pub fn of(text: &[u8]) -> Self {
         let read = serde_json::from_slice::<IgnoredAny>(text);
         Self(read.err().map(|error| error.to_string().into()))
@@ -123,8 +123,8 @@ pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Erro
     of_kind(read_as(Levels(depth_max), text)?)
 }
 
-/// Reads JSON as what `seed` makes of it, at most as deep as the parser goes by itself (128). For types that have no
-/// `Value` in them: these would give a meaning to the key of raw values.
+/// Reads JSON as the type of `seed`, at most as deep as the parser allows by itself (128). For types that contain no
+/// `Value`: these would interpret the key of raw values.
 ///
 /// # Errors
 ///
@@ -136,8 +136,8 @@ pub fn read_as<'t, S: DeserializeSeed<'t>>(seed: S, text: &'t [u8]) -> Result<S:
     Ok(value)
 }
 
-/// The members of a client's JSON object that have one of these keys. The others are skipped, which takes a part of
-/// the time that reading them takes; of one key the last value counts.
+/// The members of a client's JSON object that have one of these keys. The others are skipped, which takes a fraction of
+/// the time of parsing them; of one key the last value counts.
 ///
 /// # Errors
 ///
@@ -150,7 +150,7 @@ pub fn read_members(text: &[u8], keys: &[Box<str>]) -> Result<Map<String, Value>
 }
 
 /// The members of a stored JSON object as they are stored, each the text of a value, in the order of their keys; of one
-/// key the last value counts. What is nested deeper than [`restore`] keeps is cut as it does.
+/// key the last value counts. Values nested deeper than the limit of [`restore`] are cut in the same way.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ pub fn members(text: &[u8]) -> Result<BTreeMap<String, Box<RawValue>>, Error> {
     restored.into_iter().map(member).collect()
 }
 
-/// How many brackets of a JSON text are open at once, at most.
+/// The greatest number of brackets of a JSON text that are open at once.
 fn depth(text: &[u8]) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     let (mut is_in_text, mut is_escaped) = (false, false);
@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// Twenty times as deep as any body may be.
+    /// Twenty times the depth limit of bodies.
     #[test]
     fn what_was_stored_is_read_however_deep_it_is() {
         let text = format!("{{\"deep\":{},\"after\":[{{}},[],1]}}", nested(3000));
@@ -493,7 +493,7 @@ mod tests {
                 "[0.5, -0.0, 1e300, 18446744073709551616]",
                 json!([0.5, -0.0, 1e300, 1.8446744073709552e19]),
             ),
-            // Between two doubles that a quick reader takes for each other.
+            // Between two doubles that an inexact parser would confuse.
             (
                 "[58.050000000000004, 122.416294033786585, 2.2250738585072014e-308]",
                 json!([58.050000000000004, 122.416_294_033_786_58, 2.2250738585072014e-308]),
@@ -510,7 +510,7 @@ mod tests {
         }
     }
 
-    /// Goal: members are those of the whole object, whatever stands beside them.
+    /// Goal: the members are those of the whole object, whatever other members there are.
     #[test]
     fn members_are_those_of_the_object() {
         let keys: Vec<Box<str>> = ["a", "b", "é"].map(Box::from).into();
@@ -528,7 +528,7 @@ mod tests {
         for text in ["", "[]", "1", "{", "{} {}", r#"{"a": }"#, r#"{"c": [}"#] {
             assert!(read_members(text.as_bytes(), &keys).is_err(), "{text}");
         }
-        // Only what is read has to be within the limit.
+        // Only the selected members have to be within the limit.
         let (deep, deeper) = (nested(DEPTH_MAX - 1), nested(DEPTH_MAX + 1));
         let whole = read_members(format!("{{\"a\": {deep}, \"c\": {deeper}}}").as_bytes(), &keys);
         assert_eq!(depth(&whole.unwrap()["a"]), DEPTH_MAX - 1);

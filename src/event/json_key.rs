@@ -1,16 +1,16 @@
-//! [`KeyFinder`]: tells that a JSON text has no member of a name, without parsing it.
+//! Detects that a JSON text has no member of a name, without parsing it: [`KeyFinder`].
 
 use memchr::memmem::Finder;
 use memchr::{memchr, memmem};
 
-/// Searches JSON texts for a key. May say yes where there is none, never no where there is one.
+/// Searches JSON texts for a key. False positives are possible, false negatives are not.
 #[derive(Clone, Debug)]
 pub struct KeyFinder {
     quoted: Finder<'static>,
 }
 
 impl KeyFinder {
-    /// `None` for a key that JSON writes in more ways than one without a backslash, or with one always.
+    /// `None` for a key that JSON can write in several ways without a backslash, or only with one.
     pub fn new(key: &str) -> Option<Self> {
         let is_plain = |character: char| character >= ' ' && !matches!(character, '"' | '\\');
         let quoted = format!("\"{key}\"");
@@ -24,14 +24,14 @@ impl KeyFinder {
 
     /// Whether `text` may have the key twice, at whatever depths.
     pub fn may_be_twice_in(&self, text: &[u8]) -> bool {
-        // In a key without quotes and backslashes, what may be escaped is a letter by its number, and a slash.
+        // In a key without quotes and backslashes, only a letter (by its number) and a slash can be escaped.
         let may_be_escaped =
             |text| memmem::find(text, b"\\u").is_some() || memmem::find(text, b"\\/").is_some();
         if memchr(b'\\', text).is_some() && may_be_escaped(text) {
             return true;
         }
         let found = self.quoted.find(text);
-        // The quote that ends one may begin the next one.
+        // The closing quote of one key may be the opening quote of the next one.
         let rest = found.and_then(|at| text.get(at + self.quoted.needle().len() - 1..));
         rest.is_some_and(|rest| self.quoted.find(rest).is_some())
     }

@@ -1,15 +1,15 @@
-//! What a key is for, by how it begins ([`KeyKind`]), and what to tell whoever used one for something else.
+//! Kinds of keys by their prefixes ([`KeyKind`]), and the error messages for a key of the wrong kind.
 
-/// How the token of a project begins, as in PostHog.
+/// Prefix of the token of a project, as in PostHog.
 pub const PROJECT_PREFIX: &str = "phc_";
 
-/// How a personal key begins, as in PostHog.
+/// Prefix of a personal key, as in PostHog.
 pub const PERSONAL_PREFIX: &str = "phx_";
 
-/// How the secret key of a project begins, as in PostHog.
+/// Prefix of the secret key of a project, as in PostHog.
 pub const SECRET_PREFIX: &str = "phs_";
 
-/// What somebody sent where a key is needed.
+/// Kind of the value that was sent where a key is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// Nothing.
@@ -20,7 +20,7 @@ pub enum KeyKind {
     Personal,
     /// The secret key of a project.
     Secret,
-    /// It does not begin as any of them; settings may have given it.
+    /// It has none of the prefixes; settings may have set it.
     Other,
 }
 
@@ -37,7 +37,7 @@ impl KeyKind {
         }
     }
 
-    /// Why it is not the token of a project, and where that is.
+    /// Error message: why the value is not the token of a project, and where that is found.
     pub fn is_no_project_token(self) -> &'static str {
         match self {
             Self::Missing => {
@@ -60,7 +60,7 @@ impl KeyKind {
         }
     }
 
-    /// Why it is not a personal key, and where to get one.
+    /// Error message: why the value is not a personal key, and where to get one.
     pub fn is_no_personal_key(self) -> &'static str {
         match self {
             Self::Project => {
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Goal: whoever mixed keys up is told which one was sent, and which one to send.
+    /// Goal: if keys are confused, the error names the kind that was sent, and the one to send.
     #[test]
     fn wrong_kinds_are_named() {
         for (kind, sent, needed) in [

@@ -1,8 +1,8 @@
 //! The event data model: ids, columns, JSON values, schema, time, predicates, and the places of addresses.
 //!
 //! Begin with [`schema`], the columns of the events table, and [`columns`], one batch of them. [`json`] is the only
-//! reader of JSON of others, [`predicate`] the meaning of a filter on properties, [`time`] that of a time. Pure, but for
-//! [`geoip`], which reads its database. No shapes of requests, no storage.
+//! parser of untrusted JSON, [`predicate`] defines filters on properties, [`time`] parses times. Pure, except for
+//! [`geoip`], which reads its database. No request formats, no storage.
 
 pub mod auto_set;
 pub mod columns;

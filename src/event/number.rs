@@ -1,36 +1,36 @@
-//! The number that a value of a property is: [`Number`]. Filters, insights and SQL ask here, so that a value is the same
-//! number to all of them, or none.
+//! The number that a property value represents: [`Number`]. Filters, insights and SQL all use it, so that a value is
+//! the same number in all of them, or none.
 //!
-//! A text is the number that it is written as in decimal digits, whatever blanks are around it. What has no finite double,
-//! such as `NaN`, `Infinity` or `1e400`, is no number: one such event would be the sum of all.
+//! A text is a number if it is written in decimal digits, with or without blanks around it. Values without a finite
+//! double, such as `NaN`, `Infinity` or `1e400`, are not numbers: one such event would determine the sum of all.
 //!
-//! Doubles do not tell integers from 2^53 on from their neighbours, and ids are such integers, so these are compared as
-//! they are written.
+//! Doubles cannot distinguish integers from 2^53 on from their neighbours, and ids are such integers, so these are
+//! compared as they are written.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// The first integer that is a double as well as its neighbour.
+/// The first integer that has the same double as a neighbour.
 pub const WIDE_FROM: u64 = 1 << 53;
 
 /// A finite number.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     double: f64,
-    /// The integer that it is, where doubles do not tell it from others.
+    /// The exact integer, if its double is also that of other integers.
     wide: Option<i128>,
 }
 
 impl Number {
-    /// The number that a text is.
+    /// The number that a text represents.
     pub fn of_text(text: &str) -> Option<Self> {
         let text = text.trim_ascii();
         let number = Self::of_double(text.parse().ok()?)?;
         Some(Self { wide: number.is_wide().then(|| text.parse().ok()).flatten(), ..number })
     }
 
-    /// The number that a value of JSON is: a number, or a text.
+    /// The number that a JSON value represents: a number, or a text.
     pub fn of_value(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => {
@@ -46,7 +46,8 @@ impl Number {
         }
     }
 
-    /// The same as flags take it, of which SDKs compute the verdicts, too: a double, and of a text without blanks.
+    /// The number as in flags, for which SDKs compute the same values: a double, and for a text only one without
+    /// blanks.
     pub fn of_flag(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => Self::of_double(number.as_f64()?),
@@ -64,12 +65,12 @@ impl Number {
         self.double
     }
 
-    /// The integer that it is, where doubles do not tell it from others.
+    /// The exact integer, if its double is also that of other integers.
     pub fn wide(self) -> Option<i128> {
         self.wide
     }
 
-    /// Whether doubles do not tell it from its neighbours.
+    /// Whether its double is also that of neighbouring integers.
     pub fn is_wide(self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]
         let from = WIDE_FROM as f64;
@@ -94,7 +95,7 @@ impl PartialOrd for Number {
     }
 }
 
-/// An integer beside a double, which is none or beyond integers of this size as well.
+/// Compares an integer with a double that is not such an integer, or is beyond them, too.
 fn compared(integer: i128, double: f64) -> Ordering {
     let floor = double.floor();
     #[expect(clippy::cast_possible_truncation, reason = "what is beyond becomes the last one")]
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn integers_are_compared_as_they_are_written() {
-        // Each is above those before it.
+        // Each is greater than those before it.
         let ascending = [
             json!(i64::MIN),
             json!("-9007199254740993"),
@@ -166,7 +167,7 @@ mod tests {
                 assert_eq!(left.partial_cmp(right), at.partial_cmp(&other), "{left:?} {right:?}");
             }
         }
-        // As a double, it is the integer before it.
+        // As a double it equals the integer before it.
         let wide = json!(9_007_199_254_740_993_u64);
         assert_eq!(Number::of_flag(&wide), Number::of_value(&json!(9_007_199_254_740_992_u64)));
     }

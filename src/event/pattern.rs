@@ -1,11 +1,11 @@
-//! Patterns of users: regular expressions within limits ([`Pattern`]). Whoever compiles a pattern that somebody sent
-//! or stored does it here, or, with another engine, asks for its [`Size`] first: path cleanings and functions of SQL.
+//! Regular expressions of users, within limits ([`Pattern`]). All code that compiles a pattern that was sent or stored
+//! uses this module, or, with another regex engine, computes its [`Size`] first: path cleanings and functions of SQL.
 //!
-//! What a pattern costs is known before it is compiled: [`Size`] counts the states of its automata from its syntax, so
-//! that a few bytes such as `\w{1000}` are refused in no time and without memory. It is compiled when it is first asked,
-//! which is on the threads of queries or of the pool; parsing a filter once more costs no automaton. What references to
-//! groups refer to is looked at without compiling, too. Backtracking, which look-arounds and references need, is bounded
-//! for each text, and how often a pattern had to be given up is counted, so that a query can end.
+//! The cost of a pattern is known before it is compiled: [`Size`] counts the states of its automata from its syntax, so
+//! that a few bytes such as `\w{1000}` are refused at once and without memory. A pattern is compiled at its first
+//! match, which is on the threads of queries or of the pool; parsing a filter again builds no automaton. References to
+//! groups are checked without compiling, too. Backtracking, which look-arounds and references need, is bounded for each
+//! text, and the texts on which a pattern was given up are counted, so that a query can end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use thiserror::Error;
 /// Longest pattern.
 pub const PATTERN_MAX_BYTES: usize = 10_000;
 
-/// States of one pattern. Compiling one takes about a microsecond, and 300 bytes until it is done.
+/// Most states of one pattern. Compiling a state takes about a microsecond, and 300 bytes until it is done.
 pub const PATTERN_MAX_STATES: usize = 100_000;
 
 /// States of all patterns of a request, a flag, a cohort or an action together.
@@ -29,27 +29,27 @@ pub const PATTERNS_MAX_STATES: usize = 200_000;
 /// States of all patterns of the flags of a project together, and of its cohorts.
 pub const PROJECT_MAX_STATES: usize = 1_000_000;
 
-/// States that a pattern counts for which is none here, and may be one of another engine.
+/// States that are counted for a pattern that is not valid here, but may be valid in another engine.
 pub const UNKNOWN_STATES: usize = 10_000;
 
-/// Steps back on one text, so that no pattern of a project can block a thread. The figure is PostHog's
-/// (about 1 ms at worst).
+/// Backtracking steps on one text, so that no pattern of a project can block a thread. The figure is PostHog's (about 1
+/// ms at worst).
 const BACKTRACKS_MAX: usize = 10_000;
 
-/// Longest text that is searched with backtracking: each step back may look at all of it.
+/// Longest text that is searched with backtracking: each step back may read all of it.
 const BACKTRACKED_MAX_BYTES: usize = 64 << 10;
 
 /// Steps of one search, of about a nanosecond each: a second. A longer text is not searched.
 const STEPS_MAX: usize = 1_000_000_000;
 
-/// Steps for a byte of the text and a state that can be active at it, where automata are too large to be kept.
+/// Steps for each byte of the text and each state that can be active at it, if automata are too large to be cached.
 const STEPS_PER_COPY: usize = 8;
 
-/// Memory of the compiled parts of a pattern, each of which is below [`PATTERN_MAX_STATES`]: what the count of states may
-/// miss.
+/// Memory of the compiled parts of a pattern, each of which has fewer than [`PATTERN_MAX_STATES`]: a limit for what the
+/// count of states may miss.
 const COMPILED_MAX_BYTES: usize = 16 << 20;
 
-/// Memory in which a search keeps what it has found out about a pattern, for each of its parts and each thread.
+/// Memory for the lazily built automata of a search, for each part of a pattern and each thread.
 const SEARCH_MAX_BYTES: usize = 256 << 10;
 
 /// Instructions of a pattern with backtracking.
@@ -58,16 +58,16 @@ const INSTRUCTIONS_MAX: usize = 20_000;
 /// A pattern with backtracking has several automata.
 const BACKTRACKED_FACTOR: usize = 2;
 
-/// States of a pattern beside those of what it matches.
+/// States of a pattern beyond those of its expression.
 const PATTERN_STATES: usize = 30;
 
 /// States of a look-around, which is a pattern of its own.
 const PART_STATES: usize = 34;
 
-/// States of any character: the lengths that it has in UTF-8.
+/// States of any character: its lengths in UTF-8.
 const ANY_STATES: usize = 13;
 
-/// States of a character that is found in any case, or that a class names.
+/// States of a character that is matched in any case, or that a class names.
 const CHARACTER_STATES: usize = 4;
 
 /// States of a class of ASCII.
@@ -93,13 +93,13 @@ pub enum PatternError {
          counts of repetitions, or classes such as [a-z0-9] in place of \\w."
     )]
     TooLarge(usize),
-    /// All together would.
+    /// All of them together would.
     #[error(
         "The regular expressions are too large together: they would have {0} states of at most \
          {PATTERNS_MAX_STATES}."
     )]
     TooMany(usize),
-    /// All of a project would.
+    /// All patterns of the project would.
     #[error(
         "The regular expressions of the project are too large together: they would have {0} states of at most \
          {PROJECT_MAX_STATES}."
@@ -110,7 +110,7 @@ pub enum PatternError {
 /// How large the automata of a pattern are, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// States, of which compiling takes time and memory.
+    /// Number of states, on which the time and memory of compiling depend.
     pub states: usize,
     /// States that can be active at one place of a text.
     pub copies: usize,
@@ -128,7 +128,7 @@ impl Size {
         Self::read(pattern, false)
     }
 
-    /// The same, of a pattern whose references to groups are valid if they are to be `checked`.
+    /// The same; if `checked`, references to groups must be valid.
     fn read(pattern: &str, checked: bool) -> Result<Self, PatternError> {
         if pattern.len() > PATTERN_MAX_BYTES {
             return Err(PatternError::TooLong);
@@ -141,7 +141,7 @@ impl Size {
             counted.parts(expression, times, &mut waiting);
         }
         let size = counted.size()?;
-        // What it is compiled from, without any automaton.
+        // Analysis that precedes compiling, without any automaton.
         let is_valid = || analyze(&tree, AnalyzeContext::default()).is_ok();
         if checked && size.is_backtracked && !is_valid() {
             return Err(PatternError::Invalid);
@@ -155,7 +155,7 @@ impl Size {
     }
 }
 
-/// Checks patterns of so many states each, which are compiled for one purpose.
+/// Checks patterns with these numbers of states, which are compiled for one purpose.
 ///
 /// # Errors
 ///
@@ -167,11 +167,12 @@ pub fn check_together(states: impl IntoIterator<Item = usize>) -> Result<(), Pat
     }
 }
 
-/// Checks the patterns of all flags of a project, or of its cohorts: `others`, and those of one that is to be stored.
+/// Checks the patterns of all flags of a project, or of its cohorts: `others`, and those of the one that is to be
+/// stored.
 ///
 /// # Errors
 ///
-/// [`PatternError::OfProject`]. What has no patterns is never refused.
+/// [`PatternError::OfProject`]. A flag or cohort without patterns is never refused.
 pub fn check_of_project(others: usize, own: usize) -> Result<(), PatternError> {
     match others.saturating_add(own) {
         states if own > 0 && states > PROJECT_MAX_STATES => Err(PatternError::OfProject(states)),
@@ -179,26 +180,26 @@ pub fn check_of_project(others: usize, own: usize) -> Result<(), PatternError> {
     }
 }
 
-/// What is counted of a pattern.
+/// Counts of a pattern.
 #[derive(Default)]
 struct Counted<'e> {
     states: usize,
     copies: usize,
-    /// Groups that are written once more where they are called.
+    /// Number of subroutine calls, each of which repeats a group.
     calls: u32,
     is_backtracked: bool,
-    /// Classes that are known to be valid.
+    /// Classes that were found to be valid.
     classes: HashSet<&'e str>,
 }
 
 impl<'e> Counted<'e> {
-    /// Adds an expression without its parts, which is there so many times.
+    /// Adds an expression without its parts, which is repeated so many times.
     fn add(&mut self, expression: &'e Expr, times: usize) -> Result<(), PatternError> {
         let (states, copies) = match expression {
             Expr::Any { .. } | Expr::GeneralNewline { .. } => (ANY_STATES, 1),
             Expr::Literal { val, casei } => {
                 let states = val.len().saturating_mul(if *casei { CHARACTER_STATES } else { 1 });
-                // Of texts in a row one character is looked at.
+                // In a sequence only one character is active at a time.
                 (states, if times > 1 { val.len() } else { 0 })
             }
             Expr::LiteralBytes { bytes } => (bytes.len(), bytes.len()),
@@ -235,7 +236,7 @@ impl<'e> Counted<'e> {
         Ok(())
     }
 
-    /// The parts of an expression, and how many times each is there.
+    /// The parts of an expression, and how many times each is repeated.
     fn parts(&self, expression: &'e Expr, times: usize, waiting: &mut Vec<(&'e Expr, usize)>) {
         match expression {
             Expr::Concat(parts) | Expr::Alt(parts) => {
@@ -250,7 +251,7 @@ impl<'e> Counted<'e> {
                 waiting.extend([(&**absent, times), (&**exp, times)]);
             }
             Expr::Repeat { child, lo, hi, .. } => {
-                // What has no end is there once more than it must be.
+                // An unbounded repetition counts as once more than its minimum.
                 let count = if *hi == usize::MAX { lo.saturating_add(1) } else { *hi };
                 waiting.push((child, times.saturating_mul(count.max(1))));
             }
@@ -262,7 +263,7 @@ impl<'e> Counted<'e> {
     }
 
     fn size(self) -> Result<Size, PatternError> {
-        // A call may be of what has calls itself.
+        // A called group may contain calls itself.
         let called = 1_usize.checked_shl(self.calls).unwrap_or(usize::MAX);
         let states = self.states.saturating_add(PATTERN_STATES).saturating_mul(called);
         let factor = if self.is_backtracked { BACKTRACKED_FACTOR } else { 1 };
@@ -275,13 +276,13 @@ impl<'e> Counted<'e> {
     }
 }
 
-/// Whether a class is valid. Without room for an automaton nothing but its syntax is looked at.
+/// Whether a class is valid. With a size limit of 0 only its syntax is checked.
 fn is_class(class: &str) -> bool {
     let built = regex::RegexBuilder::new(class).size_limit(0).build();
     !matches!(built, Err(regex::Error::Syntax(_)))
 }
 
-/// States of a class of characters, which is written like this.
+/// States of a class of characters, from its text.
 fn class_states(class: &str) -> usize {
     if class.is_ascii() && !class.contains(['\\', '^', ':']) {
         return ASCII_STATES;
@@ -308,14 +309,14 @@ fn class_states(class: &str) -> usize {
 pub struct Pattern {
     text: Box<str>,
     size: Size,
-    /// What it is compiled to; `None` if that fails after all.
+    /// The compiled pattern; `None` if compiling fails after all.
     #[expect(clippy::disallowed_types, reason = "a field that is filled once, and nothing global")]
     compiled: OnceLock<Option<Regex>>,
     given_up: AtomicUsize,
 }
 
 impl Pattern {
-    /// The pattern that is written like this.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
@@ -332,8 +333,8 @@ impl Pattern {
         self.size
     }
 
-    /// Whether it matches somewhere in the text; `None` if that takes too many steps, or if it cannot be compiled, which no
-    /// step changes: a few look-behinds cannot.
+    /// Whether it matches somewhere in the text; `None` if that takes too many steps, or if the pattern cannot be
+    /// compiled, which holds for a few look-behinds on any text.
     pub fn is_match(&self, text: &str) -> Option<bool> {
         let regex = self.compiled()?;
         let is_short = text.len() <= self.text_max_bytes();
@@ -344,7 +345,7 @@ impl Pattern {
         found
     }
 
-    /// How many texts it was given up on.
+    /// Number of texts on which the search was given up.
     pub fn given_up(&self) -> usize {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -436,7 +437,7 @@ mod tests {
         }
     }
 
-    /// What a look-around needs to be compiled is not done where it is read: of each pattern that is sent.
+    /// Parsing does not compile look-arounds: it happens for each pattern that is sent.
     #[test]
     fn patterns_are_compiled_when_they_are_asked() {
         for (pattern, text) in [(r"^(?=.*\d)\w+$", "a1"), (r"(\w+) \1", "a a"), ("a+", "a")] {
@@ -447,7 +448,7 @@ mod tests {
         }
     }
 
-    /// What is recursive ends: deep nesting is refused by the parser, and calls of themselves by the count.
+    /// Recursion is bounded: deep nesting is refused by the parser, and recursive calls by the count of states.
     #[test]
     fn nesting_is_bounded() {
         let deep = format!("{}a{}", "(".repeat(3000), ")".repeat(3000));

@@ -8,7 +8,7 @@
 //!
 //! # Undecidable values and absent properties
 //!
-//! Which values are numbers is told by [`Number`]: the same ones as to insights and SQL, but for filters of flags
+//! [`Number`] defines which values are numbers: the same ones as in insights and SQL, except in filters of flags
 //! ([`Reading::of_flags`]), which SDKs evaluate, too.
 //!
 //! A value that the operator cannot read (text for `gt`, a pattern that is not valid or too large) matches
@@ -73,7 +73,7 @@ pub enum Condition {
     EndsWith(Box<str>),
     /// The pattern matches somewhere in the text, case-sensitive.
     Regex(Arc<Pattern>),
-    /// The value, read as a number, stands in this relation to the bound.
+    /// The value, read as a number, has this relation to the bound.
     Number {
         /// The relation.
         relation: Relation,
@@ -91,11 +91,11 @@ pub enum Condition {
         /// How the value is read.
         numbers: Numbers,
     },
-    /// The value, read as a semantic version, stands in this relation to the bound.
+    /// The value, read as a semantic version, has this relation to the bound.
     Version(Relation, Version),
     /// The value, read as a semantic version, lies in the range.
     VersionRange(VersionReq),
-    /// The value, read as a time, stands in this relation to the moment.
+    /// The value, read as a time, has this relation to the moment.
     Date(Relation, Moment),
     /// The filter's own value is invalid: undecided for every property value.
     Invalid(Invalid),
@@ -387,13 +387,13 @@ impl Numbers {
 }
 
 impl Reading {
-    /// That of flags.
+    /// The reading of filters of flags.
     pub fn of_flags(matching: Matching) -> Self {
         Self { matching, numbers: Numbers::OfFlags }
     }
 }
 
-/// That of lists, insights and cohorts.
+/// The reading of lists, insights and cohorts.
 impl From<Matching> for Reading {
     fn from(matching: Matching) -> Self {
         Self { matching, numbers: Numbers::OfQueries }

@@ -1,4 +1,4 @@
-//! Answers of funnels: [`Funnel`], and what reads one by its question, [`FunnelTo`].
+//! Results of funnels: [`Funnel`], and [`FunnelTo`], which reads one for its query node.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeSeed;

@@ -1,5 +1,5 @@
-//! What older clients get for their filters: the answer of the kind, with how it was computed, and the persons behind the
-//! points of one.
+//! Responses to the filters of older clients: the result of the kind, with how it was computed, and the persons behind
+//! the points of one.
 
 use schemars::JsonSchema;
 use serde::Serialize;

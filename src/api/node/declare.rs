@@ -41,7 +41,7 @@ pub fn either(names: &[&str]) -> String {
     }
 }
 
-/// The name of a field in JSON: that of the declaration, unless it says another one.
+/// The name of a field in JSON: that of the declaration, unless it gives another one.
 #[macro_export]
 macro_rules! json_name {
     ($field:ident) => {
@@ -52,8 +52,8 @@ macro_rules! json_name {
     };
 }
 
-/// Declares nodes: the kinds, the type of which it has all fields, too, and the fields with their names in JSON. Then what
-/// clients send without a meaning here, with the reason, and what is not available.
+/// Declares nodes: the kinds, the supertype, and the fields with their names in JSON. Then the fields that clients send
+/// without a meaning here, with the reason, and those that are not available.
 #[macro_export]
 macro_rules! node {
     ($(
@@ -186,7 +186,7 @@ macro_rules! words {
                 }
             }
 
-            /// What an error says where another word was sent.
+            /// The error message if another word was sent.
             pub fn expected() -> String {
                 let names = $crate::node::declare::either(&Self::ALL.map(Self::name));
                 format!("Expected {names}.")

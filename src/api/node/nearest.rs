@@ -1,15 +1,15 @@
-//! The name that somebody may have meant by one that is not known: [`nearest`].
+//! Suggestion for an unknown name: the nearest known one ([`nearest`]).
 
 use strsim::osa_distance;
 
 /// Longest name that is compared, in characters: the work grows with its square.
 const NAME_MAX_CHARS: usize = 100;
 
-/// Most known names that an error lists where none is near.
+/// Most known names that an error lists if none is near.
 const LISTED_MAX: usize = 30;
 
-/// What an error says after the name that is not known: the nearest known one, or which there are. What stands
-/// behind the dot of a known name may be meant alone: the field of an object within.
+/// The part of an error message after an unknown name: the nearest known one, or a list of all. A known name also
+/// matches by its part behind the dot: the field of an object within.
 pub fn hint(name: &str, known: &[String]) -> String {
     match nearest(name, known) {
         Some(nearest) => format!(" Did you mean \"{nearest}\"?"),
@@ -28,7 +28,7 @@ pub fn hint(name: &str, known: &[String]) -> String {
     }
 }
 
-/// The nearest of the known names, if one is near: in which at most a third of the letters has to change. Upper case and
+/// The nearest of the known names, if one is near: at most a third of the letters has to change. Upper case and
 /// underscores are no differences.
 pub fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
     let wanted = plain(name);

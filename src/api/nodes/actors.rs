@@ -1,4 +1,4 @@
-//! Who is behind a point of an insight. There are no recordings.
+//! Persons or groups behind a point of an insight. There are no recordings.
 
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use crate::node::{Content, Form, NodeError};
 use crate::nodes::filter::Properties;
 use crate::nodes::reasons::{LOGGED, NO_RULES, OLD_ANSWER, SHOWN, SPEED};
 
-/// A modifier whose value says what is so anyway.
+/// A modifier whose only accepted values describe what is the case anyway.
 macro_rules! fixed {
     ($($(#[doc = $doc:literal])+ $name:ident: $values:expr;)+) => { $(
         $(#[doc = $doc])+

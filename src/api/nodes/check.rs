@@ -1,6 +1,6 @@
-//! Which fields a node may have ([`check`]). A field that nothing reads is refused with its name and the nearest known one,
-//! since the answer would be that to another question. Declarations say of each name that is taken and changes nothing why
-//! that is so.
+//! Checks the fields of a node ([`check`]). A field that nothing reads is refused with its name and the nearest known
+//! one, since otherwise the result would be that of another query. For each name that is accepted without an effect,
+//! the declaration gives the reason.
 
 use serde_json::{Map, Value};
 
@@ -17,8 +17,8 @@ use crate::nodes::lists::{ActorsQuery, EventsQuery, GroupsQuery, HogQLQuery, Ste
 use crate::nodes::paths::PathsQuery;
 use crate::nodes::wrapper::Wrapper;
 
-/// Refuses a node that has a field which is not known, or not available, at any depth. Nodes of kinds that are not known
-/// are for their reader to refuse.
+/// Refuses a node with an unknown or unavailable field, at any depth. Nodes of unknown kinds are refused by their
+/// reader.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub fn check(node: &Value) -> Result<(), NodeError> {
     check_node(node, "")
 }
 
-/// Refuses filters of properties with a field that is not known; they stand in the request at `path`.
+/// Refuses property filters with an unknown field; `path` is their path in the request.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn check_filters(filters: &Value, path: &str) -> Result<(), NodeError> {
     }
 }
 
-/// Refuses steps of an action, a list that stands in the request at `path`, with a field that is not known.
+/// Refuses steps of an action with an unknown field; `path` is the path of the list in the request.
 ///
 /// # Errors
 ///
@@ -58,8 +58,8 @@ pub fn check_steps(steps: &Value, path: &str) -> Result<(), NodeError> {
     check_form(Form::List(&Step::FIELDS), steps, path)
 }
 
-/// Refuses filters by which a dashboard or a request changes nodes, with a field that is not known; they stand in the
-/// request at `path`.
+/// Refuses filters by which a dashboard or a request changes nodes, if they have an unknown field; `path` is their path
+/// in the request.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn parse<T: Node>(query: &Value) -> Result<T, NodeError> {
     T::read(query, "")
 }
 
-/// The fields of a node of this kind, if it is one that is answered.
+/// The fields of a node of this kind, if it is a supported query.
 fn of_kind(kind: &str) -> Option<&'static Fields> {
     const ALL: [&Fields; 15] = [
         &TrendsQuery::FIELDS,
@@ -108,7 +108,7 @@ fn check_node(node: &Value, path: &str) -> Result<(), NodeError> {
     }
 }
 
-/// Refuses an object with fields that are not known. A node of another kind in its place is looked at as that.
+/// Refuses an object with unknown fields. A node of another kind in its place is checked as that kind.
 pub(crate) fn check_object(object: &Value, known: &Fields, path: &str) -> Result<(), NodeError> {
     let has_kind = object.get("kind").is_some_and(|kind| !kind.is_null());
     match known {
@@ -139,7 +139,7 @@ fn check_fields(object: &Value, known: &Fields, path: &str) -> Result<(), NodeEr
     })
 }
 
-/// Checks what stands in a field.
+/// Checks the value of a field.
 fn check_form(form: Form, value: &Value, path: &str) -> Result<(), NodeError> {
     match (form, value) {
         (_, Value::Null) | (Form::Value, _) => Ok(()),
@@ -174,7 +174,7 @@ fn is_other_entity(entity: &Value) -> bool {
     is_other("kind", ["EventsNode", "ActionsNode"]) || is_other("type", ["events", "actions"])
 }
 
-/// Whether a value asks for nothing: null, false, empty, or only of such values.
+/// Whether a value has no effect: null, false, empty, or only of such values.
 pub fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,4 +1,4 @@
-//! What a dashboard or a request changes about insights.
+//! Overrides of insights by a dashboard or a request.
 
 use crate::node;
 use crate::nodes::base::BreakdownFilter;

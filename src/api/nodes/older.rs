@@ -175,8 +175,7 @@ const FILTER: Fields = Fields {
     ..NOTHING
 };
 
-/// Refuses filters of older clients with a field that is not known. Values may be JSON, or the text of it, which `parse`
-/// reads.
+/// Refuses filters of older clients with an unknown field. Values may be JSON, or the text of it, which `parse` reads.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Why fields are taken that change nothing.
+//! Reasons why fields are accepted without an effect.
 
 pub(super) const SHOWN: &str = "only says how an answer is drawn";
 pub(super) const LOGGED: &str = "goes into a log of queries, which Weir has by itself";

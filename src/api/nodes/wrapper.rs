@@ -1,4 +1,4 @@
-//! Nodes around a query that say how it is shown.
+//! Nodes around a query, with its display options.
 
 use crate::node;
 use crate::node::AnyNode;

@@ -1,5 +1,5 @@
-//! Finds elements as style sheets do: [`Selector`]. Understands what a chain of elements can answer: tags, classes, ids,
-//! attributes, `:nth-child(2)`, `:nth-of-type(2)`, descendants and children, and lists of these.
+//! CSS selectors on elements: [`Selector`]. Supports what an elements chain contains: tags, classes, ids, attributes,
+//! `:nth-child(2)`, `:nth-of-type(2)`, descendants and children, and lists of these.
 
 use std::str::Chars;
 
@@ -8,14 +8,14 @@ use crate::elements::Element;
 /// Longest selector, in characters.
 const CHARS_MAX: usize = 1000;
 
-/// Most hexadecimal digits of a character, as in style sheets.
+/// Most hexadecimal digits of an escaped character, as in CSS.
 const HEX_DIGITS_MAX: usize = 6;
 
 /// A parsed selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(Vec<Path>);
 
-/// Why a text is no selector.
+/// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
@@ -55,7 +55,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// It is malformed, too long, or asks for what a chain of elements does not have.
+    /// It is malformed, too long, or selects by data that an elements chain does not have.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         if text.chars().count() > CHARS_MAX {
             return Err(refused(format!("A selector has at most {CHARS_MAX} characters.")));
@@ -72,14 +72,14 @@ impl Selector {
         }
     }
 
-    /// Whether it selects one of these elements, which are the first one and its ancestors.
+    /// Whether it selects any of these elements: an element and its ancestors.
     pub fn matches(&self, elements: &[Element<'_>]) -> bool {
         self.0.iter().any(|path| is_in(path, elements))
     }
 }
 
-/// Whether the innermost compound of a path has an element, whose ancestors match the others. Goes from the outside to
-/// the inside and keeps all places that are possible, so the time is the product of both lengths.
+/// Whether the innermost compound of a path matches an element whose ancestors match the others. Goes from the outside
+/// to the inside and keeps all possible positions, so the time is proportional to the product of both lengths.
 fn is_in(path: &Path, elements: &[Element<'_>]) -> bool {
     let mut outer: Option<(Vec<bool>, bool)> = None;
     for (compound, is_parent) in path {
@@ -115,7 +115,7 @@ impl Compound {
 
 impl Test {
     fn holds(self, actual: &str, wanted: &str) -> bool {
-        // As in style sheets, no value contains an empty text.
+        // As in CSS, no value contains an empty text.
         let is_any = !wanted.is_empty();
         match self {
             Self::Present => true,
@@ -284,8 +284,8 @@ impl Reader<'_> {
     }
 }
 
-/// What a backslash stands for with what follows it: the character that one to six hexadecimal digits are the number of
-/// (`\32 xl` is `2xl`; white space ends them), or else the next character as it is.
+/// The character that a backslash and the text after it represent: the one whose number is given by one to six
+/// hexadecimal digits (`\32 xl` is `2xl`; white space ends them), or else the next character itself.
 fn escaped(characters: &mut Chars<'_>) -> Option<char> {
     let rest = characters.as_str();
     let digits = rest.chars().take(HEX_DIGITS_MAX).take_while(char::is_ascii_hexdigit).count();
@@ -330,7 +330,7 @@ mod tests {
         ";body"
     );
 
-    /// The meaning of selectors in the standard, asked of an element and its ancestors.
+    /// The meaning of selectors in the standard, evaluated on an element and its ancestors.
     #[test]
     fn selectors_select_as_in_style_sheets() {
         for (selector, expected) in [

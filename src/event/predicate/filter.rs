@@ -37,19 +37,19 @@ pub enum Filter {
 /// The object whose property a predicate tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The person's.
+    /// A property of the person.
     Person,
-    /// The person's row itself, as `created_at`.
+    /// A column of the person's row, such as `created_at`.
     PersonMetadata,
-    /// The group's of this type; `None` stands for the type that the condition aggregates by.
+    /// A property of the group of this type; with `None` of the type that the condition aggregates by.
     Group(Option<u8>),
-    /// The event's.
+    /// A property of the event.
     Event,
-    /// The event's row itself, as `distinct_id`.
+    /// A column of the event's row, such as `distinct_id`.
     EventMetadata,
-    /// The session's that the event is of.
+    /// A property of the session of the event.
     Session,
-    /// None: the key is an expression of SQL about the event, which is true.
+    /// None: the key is an SQL expression on the event, which must be true.
     Expression,
 }
 

@@ -1,6 +1,6 @@
 //! Times in filters: a date, or a relative span such as `-7d`.
 //!
-//! A date without an offset is that of the project's clocks ([`Now`]), in filters and in values. SDKs that evaluate flags
+//! A date without an offset is in the project's time zone ([`Now`]), in filters and in values. SDKs that evaluate flags
 //! themselves read it in UTC; with a project in UTC both have the same result. Spans go back on the clock of UTC.
 
 use std::time::Duration;
@@ -15,17 +15,17 @@ use weir_base::clock::UnixMicros;
 /// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.
 const SPAN_LIMIT: u32 = 10_000;
 
-/// The present of a project.
+/// The current time of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The instant.
     pub at: UnixMicros,
-    /// The zone whose clocks show it.
+    /// The time zone of the project.
     pub zone: Tz,
 }
 
 impl Now {
-    /// An instant where clocks show UTC.
+    /// An instant, with UTC as the time zone.
     pub fn utc(at: UnixMicros) -> Self {
         Self { at, zone: Tz::UTC }
     }

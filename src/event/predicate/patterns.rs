@@ -1,12 +1,12 @@
-//! The patterns in filters as they are sent and stored, before any is read: [`check`].
+//! Checks the patterns in filters as they are sent and stored, before any filter is parsed: [`check`].
 
 use serde_json::{Map, Value};
 
 use crate::pattern::{PatternError, Size, check_together};
 use crate::predicate::text_of;
 
-/// States of all patterns in a JSON value together, wherever in it filters are. One that is refused has none: it
-/// is never compiled.
+/// The states of all patterns in a JSON value together, wherever in it filters are. A pattern that is refused counts 0:
+/// it is never compiled.
 pub fn states_in(json: &Value) -> usize {
     let mut states = 0_usize;
     each(json, |pattern| {
@@ -17,8 +17,8 @@ pub fn states_in(json: &Value) -> usize {
     states
 }
 
-/// The first reason why one of the patterns in a JSON value is beyond a limit. One that is no regular expression is
-/// none.
+/// The first reason why one of the patterns in a JSON value is beyond a limit. One that is not a regular expression at
+/// all gives no reason.
 pub fn large_in(json: &Value) -> Option<PatternError> {
     let mut large = None;
     each(json, |pattern| match Size::of(&text_of(pattern)) {

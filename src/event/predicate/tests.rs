@@ -294,7 +294,7 @@ fn an_absent_operator_is_exact_and_an_unknown_one_an_error() {
     );
 }
 
-/// Dates without an offset are those of the project's clocks, in filters and in values; see flags.md of the reference, and
+/// Dates without an offset are in the project's time zone, in filters and in values; see flags.md of the reference, and
 /// PostHog#65337.
 #[test]
 fn dates_without_an_offset_are_of_the_projects_clocks() {

@@ -1,8 +1,9 @@
-//! Spellings of an instant beyond those of [`Written`](super::Written): dates with names of months, with dots, in
-//! one piece, and with the name of a zone, as other systems export them.
+//! Further formats of an instant beyond those of [`Written`](super::Written): dates with names of months, with dots,
+//! without separators, and with the name of a zone, as other systems export them.
 //!
-//! A table of forms, read by a small interpreter without backtracking: each form is tried once over a short text,
-//! so that a text costs what its length times the number of forms is. Only texts that nothing else reads get here.
+//! A table of formats, read by a small interpreter without backtracking: each format is tried once on a short text, so
+//! the cost is at most the length of the text times the number of formats. Only texts that no other parser reads get
+//! here.
 
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
@@ -121,7 +122,7 @@ const ZONES: [(&str, i32); 8] = [
 /// Letters of the name of a zone.
 const ZONE_NAME_LETTERS: std::ops::RangeInclusive<usize> = 3..=6;
 
-/// The instant that `text` tells in one of the forms; in UTC if it has no zone. A date alone is its midnight; digits
+/// The instant that `text` gives in one of the formats; in UTC if it has no zone. A date alone is its midnight; digits
 /// past the microsecond are cut off. `text` is trimmed and short.
 pub(super) fn parse(text: &str) -> Option<UnixMicros> {
     FORMS.iter().find_map(|form| {
@@ -132,19 +133,19 @@ pub(super) fn parse(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// Where the clock of a text is.
+/// The zone of a text.
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
-    /// The text does not say; it counts as UTC.
+    /// None given; it counts as UTC.
     #[default]
     Unsaid,
     /// So many seconds ahead of UTC.
     Offset(i32),
-    /// There.
+    /// A zone of the IANA database.
     Zone(Tz),
 }
 
-/// A text that is read from its begin, and what was found.
+/// A text that is read from its beginning, and the parts that were found.
 #[derive(Debug, Default)]
 struct Reader<'a> {
     rest: &'a str,

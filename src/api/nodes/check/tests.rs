@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{check, check_filters, check_frame, check_steps};
 use crate::nodes::older;
 
-/// What is refused: the field and what is said of it.
+/// The refused field, and the message about it.
 fn refused(node: &Value) -> Option<(String, String)> {
     check(node).err().map(|error| (error.field, error.detail))
 }
@@ -147,7 +147,7 @@ fn unknown_fields_are_refused_in_what_belongs_to_a_kind() {
             "pathsFilter.localPathCleaningFilters.0.regexp",
             "\"regex\"",
         ),
-        // A node without a kind, where only one kind can stand.
+        // A node without a kind, where only one kind is possible.
         (
             paths(),
             "/funnelPathsFilter/funnelSource",
@@ -244,7 +244,7 @@ fn nodes_within_nodes_and_what_belongs_to_a_kind_are_looked_at() {
     ] {
         assert_eq!(refused(&node).map(|(field, _)| field).as_deref(), Some(field), "{node}");
     }
-    // These are for their readers to refuse.
+    // These are refused by their readers.
     for node in [
         json!(null),
         json!([]),

@@ -80,7 +80,7 @@ fn reads_the_spellings_of_exports() {
     }
 }
 
-/// Goal: an id or a sentence is no time, and neither is what only the present day makes one.
+/// Goal: an id or a sentence is not a time, and neither is a text that would need the present day.
 #[test]
 fn refuses_what_is_no_time() {
     for text in [
@@ -134,7 +134,7 @@ fn refuses_what_is_no_time() {
     }
 }
 
-/// Goal: the forms are told apart by what they are, so that their order decides nothing.
+/// Goal: at most one format reads a text, so their order does not matter.
 #[test]
 fn no_text_has_two_readings() {
     for text in
@@ -158,7 +158,7 @@ proptest! {
         parse(&dateish);
     }
 
-    /// Goal: whatever day it is, each spelling tells the same one.
+    /// Goal: for any day, all formats give the same instant.
     #[test]
     fn spellings_of_one_day_agree(days in 0..25_000_i64, second in 0..86_400_u32) {
         let date = chrono::DateTime::from_timestamp(days * 86_400 + i64::from(second), 0).unwrap();
