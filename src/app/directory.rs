@@ -40,7 +40,7 @@ use weir_storage::wal::Sequence;
 /// Prefix of node names in the tables' transactions.
 const NODE_PREFIX: &str = "node/";
 
-/// The name of the servers whose log is in a bucket: that of its one shard.
+/// The name of servers with their log in a bucket: that of the bucket's only shard.
 const SHARD: &str = "node/shard-0000";
 
 /// Most files that one log line names.

@@ -21,7 +21,7 @@ pub(super) fn topics() -> String {
     list
 }
 
-/// What `weir help NAME` in `arguments` names, unless it is a command of `program`, which clap explains.
+/// The topic NAME of `weir help NAME` in `arguments`; `None` if it is a command of `program`, which clap explains.
 pub(super) fn topic<'a>(arguments: &'a [OsString], program: &clap::Command) -> Option<&'a str> {
     if arguments.get(1)? != "help" {
         return None;

@@ -412,7 +412,7 @@ mod tests {
         depth
     }
 
-    /// The text of each member stays as it is, whatever its key; too deep ones are cut as [`restore`] cuts them.
+    /// The text of each member is unchanged, whatever its key; members that are too deep are cut as by [`restore`].
     #[test]
     fn members_are_split_and_not_read() {
         let text =

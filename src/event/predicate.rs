@@ -169,9 +169,9 @@ pub enum Numbers {
 /// How a filter reads values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What is true.
+    /// Which values are true.
     pub matching: Matching,
-    /// What is a number.
+    /// Which values are numbers.
     pub numbers: Numbers,
 }
 

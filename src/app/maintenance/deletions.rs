@@ -63,8 +63,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Answers go on leaving the deleted rows out, and no request is done; try again later. A file that
-    /// cannot be read does not stop the rewriting of others.
+    /// Query results still leave the deleted rows out, and no request is done; try again later. A file that cannot be
+    /// read does not stop the rewriting of others.
     pub async fn erase(
         &self,
         now: UnixMicros,

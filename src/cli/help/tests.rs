@@ -1,4 +1,4 @@
-//! Topics and their texts; and the page of settings, which is made of their definitions.
+//! Tests of the topics and their texts; and of the page of settings, which is generated from their definitions.
 
 use std::ffi::OsString;
 

@@ -194,7 +194,7 @@ impl Reader<'_> {
                 among_properties(&mut json);
                 Filter::property(&json, Scope::Session, self.matching)
             }
-            // Nor has anything else an expression, whose key is all of it.
+            // Only insights have expressions, too; the key is the whole expression.
             Some("hogql") => {
                 let key = json.get("key").and_then(Value::as_str);
                 let key = key.ok_or(PredicateError::MissingKey)?;

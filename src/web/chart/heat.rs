@@ -1,4 +1,4 @@
-//! Retention heat map: a table whose cells are the darker the larger the share that returned: [`heat`].
+//! Retention heat map: a table in which a cell is the darker, the larger the share that returned: [`heat`].
 
 use maud::{Markup, html};
 

@@ -49,7 +49,7 @@ impl Series {
         format!("s{}{previous}", self.colour % COLOURS)
     }
 
-    /// What legends and tables call it, the period included.
+    /// Display name in legends and tables, the period included.
     pub fn title(&self) -> Cow<'_, str> {
         match self.is_previous {
             true => Cow::Owned(format!("{} (previous)", self.name)),
@@ -63,16 +63,16 @@ impl Series {
     }
 }
 
-/// What is around a chart.
+/// Title, axis labels and size of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// What the chart shows, for those who do not see it.
+    /// Description of the chart, for those who cannot see it.
     pub title: String,
     /// The places of the horizontal axis, such as days.
     pub labels: Vec<String>,
     /// Height of the plot in pixels, without the labels below it.
     pub height_px: u16,
-    /// What the numbers are.
+    /// Unit of the values.
     pub unit: Unit,
     /// Whether the last place is a time that is not over yet: its numbers still grow.
     pub is_unfinished: bool,
@@ -101,13 +101,13 @@ impl Frame {
     }
 }
 
-/// What numbers are.
+/// Unit of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Of something.
+    /// A count.
     #[default]
     Count,
-    /// Of a hundred.
+    /// Percent.
     Percent,
     /// A duration.
     Seconds,

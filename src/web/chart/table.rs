@@ -14,7 +14,7 @@ pub const COLUMNS_MAX: usize = 60;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub caption: String,
     /// The names of its columns; the first is that of the rows' names.
     pub head: Vec<String>,

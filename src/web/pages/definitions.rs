@@ -16,7 +16,7 @@ const NAME_MAX_CHARS: usize = 120;
 /// Longest descriptions and tags in a row, in characters.
 const TEXT_MAX_CHARS: usize = 300;
 
-/// The owner of properties whose values persons have, as the API calls it.
+/// API name of persons as owners of properties.
 const PERSONS: &str = "person";
 
 /// Types of values: the API's name and the displayed one.

@@ -49,8 +49,8 @@ pub fn no_members(cohort: &Cohort) -> Markup {
 pub const COUNTING: &str =
     "The members are known when all events have been read: load this page again in a moment.";
 
-/// Whether the members of a cohort by events are being computed, so that the current ones are none, or those of the
-/// last computation.
+/// Whether the members of a cohort by events are being computed; until then there are none, or those of the last
+/// computation.
 pub fn is_being_counted(cohort: &Cohort) -> bool {
     cohort.is_calculating && cohort.cohort_type == "behavioral"
 }

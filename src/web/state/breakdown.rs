@@ -1,4 +1,4 @@
-//! What series are split by: [`Breakdown`], in an address as `by1.key`, `by1.of` and so on.
+//! Breakdown of series: [`Breakdown`], in an address as `by1.key`, `by1.of` and so on.
 
 use crate::state::parameters::{Parameters, Printer, Wrong};
 
@@ -9,7 +9,7 @@ pub const KEYS_MAX: usize = 3;
 pub const OWNERS: [&str; 8] =
     ["event", "person", "cohort", "group0", "group1", "group2", "group3", "group4"];
 
-/// What series are split by.
+/// A breakdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
     /// The properties, or one cohort each, with their owners; empty without a breakdown.

@@ -83,7 +83,7 @@ pub struct Condition {
 pub struct Variant {
     /// The key.
     pub key: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its rollout, in percent.
     pub rollout: String,

@@ -83,9 +83,9 @@ pub enum Kind {
     Retention,
     /// Which step follows which.
     Paths,
-    /// Who is new, comes back or stays away.
+    /// New, returning and dormant persons.
     Lifecycle,
-    /// On how many days persons do something.
+    /// Number of intervals in which persons do something.
     Stickiness,
 }
 
@@ -112,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// What users call it.
+    /// Display name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Trends => "Trends",

@@ -74,7 +74,7 @@ impl Bench {
     }
 }
 
-/// Goal: without the newest image, the log goes on where the one before it ends.
+/// Goal: without the newest image, the log still goes back to where the one before it ends.
 #[test]
 fn the_log_is_cut_behind_the_second_newest_image() {
     let bench = Bench::new(Arc::new(InMemory::new()));
@@ -96,11 +96,11 @@ fn the_log_is_cut_behind_the_second_newest_image() {
     }
     assert!(bench.metrics.identity_image_uploaded.get() > 0);
     assert_eq!(bench.metrics.identity_image_failures.get(), 0);
-    // The next process; where the newest image could not be restored, it is none.
+    // The next process; an image newer than its store could not be restored, and does not count.
     for (applied, safe) in [(6, 5), (7, 5), (5, 2), (2, 0), (0, 0)] {
         assert_eq!(bench.open(applied).safe_through(), safe, "of a store at {applied}");
     }
-    // The images that count are kept, whatever others there are.
+    // The images that count are retained, whatever others there are.
     let images = bench.open(5);
     bench.apply(9);
     bench.run(&images);

@@ -1,4 +1,4 @@
-//! Expectations: the instants stated in the tests and documentation of the crates whose forms these are, and the
+//! Expectations: the instants stated in the tests and documentation of the crates from which the formats come, and the
 //! calendar.
 
 use proptest::prelude::*;

@@ -151,7 +151,7 @@ impl Bench {
             let expected: Vec<Uuid> = model.events_of(project).into_iter().collect();
             assert_eq!(self.events(&node.engine, project), expected, "{context}");
         }
-        // What happened since makes no difference to a state that is held; then the next one is.
+        // A pinned state does not see later changes; then the next state is pinned.
         let before = std::mem::take(&mut node.held);
         for (engine, project, expected) in &before {
             assert_eq!(self.events(engine, *project), *expected, "{context}: held");
