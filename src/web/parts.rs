@@ -290,7 +290,7 @@ pub fn search(
     }
 }
 
-/// The property names of columns in a form, separated by commas, at most [`COLUMNS_MAX`].
+/// The property names of columns in a form, separated by commas, at most `COLUMNS_MAX`.
 pub fn columns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS_MAX).collect()
 }
