@@ -88,10 +88,9 @@
 //! # Read path
 //!
 //! 1. An endpoint of [`weir_http::table`] is an [`weir_http::operation::Operation`], whose input
-//!    [`weir_http::operation::serve`] reads from the request of a caller that [`weir_http::auth`] has authorized. A
-//!    route that is not an operation yet ([`weir_http::routes::query`], [`weir_http::routes::persons`]) gets a
-//!    [`weir_http::call::Call`] and decodes a typed request for [`weir_insights`], for [`weir_query::persons::people`],
-//!    or for [`weir_query::kernel::engine::Engine::lists`].
+//!    [`weir_http::operation::serve`] reads from the request of a caller that [`weir_http::auth`] has authorized: a
+//!    typed request for [`weir_insights`], for [`weir_query::persons::people`], or for
+//!    [`weir_query::kernel::engine::Engine::lists`].
 //! 2. [`weir_insights`] has the product queries: lists of events ([`weir_insights::events`]), of selected columns of
 //!    events and persons ([`weir_insights::select`]), of groups and of definitions, timelines, sizes of cohorts and
 //!    audiences, trends and paths. Each builds a plan over the tables of a [`weir_query::kernel::view::View`], and the
@@ -104,10 +103,10 @@
 //!    those filters into the scan that cannot fail (`query/events/row_filter.rs`), adds the memtables, leaves out
 //!    deleted events and resolves merged persons. Queries that count persons, or read the events of each, use persons
 //!    as numbers of four bytes, for which merges are looked up once ([`weir_query::persons::person_numbers`]). Lists of
-//!    persons need no plan: [`weir_query::persons::people`] looks them up, and evaluates filters on columns cached in
-//!    memory, which are updated with the changed persons ([`weir_identity::change_feed`]). The columns are read from
-//!    the files of [`weir_query::persons::person_table`], which have a column for each property and are renewed in
-//!    pieces; where a column does not fit into memory, the files are read one by one.
+//!    persons ([`weir_query::persons::people`]) are look-ups, or plans over the persons table, whose scan
+//!    (`query/persons/person_scan.rs`) evaluates filters on cached columns of the files of
+//!    [`weir_query::persons::person_table`]. The files have a column for each property and are renewed in pieces; persons
+//!    that changed since ([`weir_identity::change_feed`]) are read from the store.
 //! 5. [`weir_query::kernel::view::View::sql`] plans, read only; `query::kernel::explain` restricts what the caller may
 //!    see of a plan. [`weir_query::kernel::admission`] grants a slot. [`weir_query::kernel::run`] plans and runs within
 //!    limits of memory and time (`query::guard` has those inside of functions and between operators), once more with a

@@ -43,7 +43,6 @@ const READERS: &[&str] = &[
     "ingest/log_record",
     "ingest/salvage",
     "metadata/flag_rules",
-    "query/persons/columns/record",
     "storage/delta",
     "storage/images/manifest",
     "wire/flags/request",

@@ -293,7 +293,7 @@ mod tests {
             (&segment(3), false),
             (&segment(4), false),
         ];
-        let left = ["lock", "wal/spare", "wal/quarantine/1.wal", "person-columns.json"];
+        let left = ["lock", "wal/spare", "wal/quarantine/1.wal"];
         for name in files.iter().map(|(name, _)| *name).chain(left) {
             let path = directory.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

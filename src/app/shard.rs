@@ -160,7 +160,6 @@ impl Shard {
             metadata: metadata.clone(),
             progress: pipeline.progress(),
             persons: persons.clone(),
-            asked: (role == Role::Serve).then(|| data_dir.join("person-columns.json")),
             spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(metrics));
@@ -226,12 +225,6 @@ impl Shard {
         let interval = self.node.config.query.cohort_count_interval;
         cohorts::start(tasks, self.engine.clone(), self.node.metadata.clone(), interval);
         usage::start(tasks, self.engine.clone());
-        let recalling = self.engine.clone();
-        tasks.spawn("recall-columns", async move {
-            if let Err(error) = recalling.recall_columns().await {
-                tracing::warn!(%error, "cannot load person columns in advance; queries load them on first use");
-            }
-        });
         Ok(())
     }
 
@@ -256,7 +249,6 @@ impl Shard {
         self.maintenance.flush_all()?;
         self.maintenance.close_persons();
         self.maintenance.close_images();
-        self.engine.close_columns();
         Ok(())
     }
 }
@@ -279,6 +271,7 @@ fn person_table(
         clock: node.clock.clone(),
         interval: settings.persons_table_interval,
         stale_max: settings.deletion_interval,
+        columns_bytes_max: node.config.query.person_columns_memory_max_bytes.as_u64(),
     })
 }
 

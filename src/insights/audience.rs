@@ -1,5 +1,5 @@
 //! How many persons or groups a rule holds for, as of one snapshot of the identity store, with the
-//! limits of queries: persons by a look at their rows, groups by a plan over their table.
+//! limits of queries, by a plan over the table of persons or groups.
 //!
 //! The rule is the caller's, of groups a [`condition`] of the plan, not SQL: rules have operators
 //! (patterns with a limit, versions, the comparison of truth values) whose exact meaning is that of the
@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
-use weir_identity::IdentityError;
 use weir_identity::person::{Group, Person};
 use weir_identity::view::{Flow, View};
 use weir_query::filter::condition::{Call, Pace, condition};
@@ -52,20 +51,8 @@ pub async fn count_persons(
     project: ProjectId,
     test: impl Fn(&View, &Person) -> bool + Send + Sync + 'static,
 ) -> Result<Audience, QueryError> {
-    let counting = move |view: &View, numbers, stop: &AtomicBool| {
-        let mut audience = Audience::default();
-        view.scan_rows(project, numbers, |row| {
-            audience.total += 1;
-            audience.matching += u64::from(test(view, &row.person()?));
-            Ok(flow(stop))
-        })?;
-        Ok::<_, IdentityError>(audience)
-    };
-    let parts = engine.read_in_parts(counting).await?;
-    Ok(parts.into_iter().fold(Audience::default(), |all, part| Audience {
-        matching: all.matching.saturating_add(part.matching),
-        total: all.total.saturating_add(part.total),
-    }))
+    let (matching, total) = engine.count_persons(project, test).await?;
+    Ok(Audience { matching, total })
 }
 
 /// Counts the groups of one type.

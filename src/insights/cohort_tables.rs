@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::ident;
 use serde_json::json;
 
@@ -18,6 +17,7 @@ use weir_query::dialect::cohort_names::By;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
+use weir_query::persons::tables::rows_of_persons;
 
 /// Characters of a name that an error tells.
 const TOLD_MAX_CHARS: usize = 100;
@@ -82,19 +82,8 @@ impl Cohorts {
         filters.add(&filter, "query").map_err(|error| refused(error.detail))?;
         let condition = filters.condition_of_persons(&self.engine, self.project);
         let condition = condition.ok_or_else(|| refused("a cohort has a condition".to_owned()))?;
-        let rows = [
-            ident("uuid").alias("id"),
-            ident("created_at"),
-            ident("is_identified"),
-            ident("properties"),
-            ident("uuid").alias("person_id"),
-        ];
         let persons = provider_as_source(Arc::clone(&self.persons));
-        let plan = LogicalPlanBuilder::scan("persons", persons, None)?
-            .project(rows)?
-            .filter(condition)?
-            .project([ident("id")])?
-            .build()?;
+        let plan = rows_of_persons(persons)?.filter(condition)?.project([ident("id")])?.build()?;
         Ok(ViewTable::new(plan, None))
     }
 }

@@ -4,4 +4,5 @@ pub mod condition;
 pub mod matches;
 pub(super) mod person_answers;
 pub mod person_filter;
+pub mod subject;
 pub mod tree;

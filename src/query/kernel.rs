@@ -9,7 +9,6 @@ pub(super) mod explain;
 pub(super) mod footers;
 pub mod interner;
 pub(super) mod lasting;
-pub mod parts;
 pub(super) mod planners;
 pub(super) mod ranges;
 pub(super) mod rewritten;

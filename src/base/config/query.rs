@@ -21,8 +21,8 @@ pub struct QueryConfig {
     /// that need more are refused [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_QUERY_SPILL_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub query_spill_max_bytes: ByteSize,
-    /// Memory for cached columns of person properties, by which lists of persons are filtered; a column that
-    /// does not fit is read from the persons table for each query [range: 0B to 1PiB]
+    /// Memory for cached columns of the persons table, by which persons are filtered; what does not fit is read from
+    /// its files for each query [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB", value_parser = bytes("0B", "1PiB"))]
     pub person_columns_memory_max_bytes: ByteSize,
     /// Memory for cached results of insights, SQL nodes and lists, which are returned again while nothing that they

@@ -45,7 +45,7 @@ use weir_metadata::accounts::UserId;
 use weir_metadata::activity::Scope;
 use weir_metadata::cohorts::{CohortId, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
-use weir_query::persons::people::InCohort;
+use weir_query::filter::subject::InCohort;
 
 input! {
     /// Cohorts that are not deleted, newest first.

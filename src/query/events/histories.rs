@@ -26,9 +26,8 @@ pub use crate::events::histories::marks::Marks;
 use crate::kernel::admission::Work;
 use crate::kernel::apart::spawned;
 use crate::kernel::engine::{Engine, StopOnDrop};
-use crate::kernel::error::QueryError;
+use crate::kernel::error::{QueryError, given_up};
 use crate::kernel::interner::Interner;
-use crate::kernel::parts::given_up;
 use crate::kernel::view::View;
 use crate::persons::person_numbers::PersonNumbers;
 

@@ -1,12 +1,18 @@
 //! A rule of ours as a condition of a plan: [`condition`], or of one column: [`of_column`]. One with patterns looks at each
-//! row whether its query is still wanted, and keeps no thread of queries from others.
+//! row whether its query is still wanted, and keeps no thread of queries from others. A condition on persons says what it
+//! needs of them ([`Needs`]), so that the scan of the persons table evaluates it on its own columns.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray};
+use arrow::array::{
+    AnyDictionaryArray, Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, StringViewArray,
+};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimestampMicrosecondType};
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Float64Type, Int64Type, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type,
+};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
@@ -22,6 +28,8 @@ use crate::guard::aside::aside;
 use crate::guard::watched::Watched;
 use weir_base::clock::UnixMicros;
 use weir_event::pattern::Pattern;
+use weir_identity::row::{Key, Row};
+use weir_identity::view::View;
 
 /// How long a condition takes.
 #[derive(Clone, Debug)]
@@ -69,6 +77,20 @@ impl<'c> Call<'c> {
 
 type Test = dyn Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync;
 
+/// A test of the row of a person as the identity store has it.
+pub(crate) type RowTest = dyn Fn(&View, &Row<'_>, Call<'_>) -> Result<bool> + Send + Sync;
+
+/// What a condition needs of persons.
+#[derive(Clone)]
+pub(crate) enum Needs {
+    /// Its columns.
+    Columns,
+    /// One property, as a column of compact JSON instead of its own column.
+    Property(Key),
+    /// The whole row; the test gives what the condition does.
+    Row(Arc<RowTest>),
+}
+
 /// The condition that `test` gives true for the values of `columns`, which have these types; each
 /// call is for some rows, and checks at each row that it may go on. Its `name` is what a plan shows of it.
 pub fn condition(
@@ -77,9 +99,20 @@ pub fn condition(
     pace: Pace,
     test: impl Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
+    condition_needing(Needs::Columns, name, columns, pace, test)
+}
+
+/// The same of a condition that needs something else of persons.
+pub(crate) fn condition_needing(
+    needs: Needs,
+    name: &'static str,
+    columns: &[(&str, DataType)],
+    pace: Pace,
+    test: impl Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
+) -> Expr {
     let types = columns.iter().map(|(_, data_type)| data_type.clone()).collect();
     let signature = Signature::exact(types, Volatility::Immutable);
-    let test = OfColumns { name, signature, pace, test: Arc::new(test) };
+    let test = OfColumns { name, signature, pace, needs, test: Arc::new(test) };
     let columns = columns.iter().map(|(name, _)| ident(*name)).collect();
     ScalarUDF::new_from_impl(test).call(columns)
 }
@@ -92,24 +125,42 @@ pub(crate) fn of_column(
     pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
-    of_value(name, ident(column), data_type, pace, test)
+    let signature = Signature::exact(vec![data_type], Volatility::Immutable);
+    of_value(Needs::Columns, name, ident(column), signature, pace, test)
 }
 
-/// The same of an expression.
-pub(crate) fn of_value(
+/// The condition that `test` gives true for a property of persons: `value`, or another column of compact JSON.
+pub(crate) fn of_property(
     name: &'static str,
+    key: Key,
     value: Expr,
-    data_type: DataType,
     pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
-    let signature = Signature::exact(vec![data_type], Volatility::Immutable);
+    let signature = Signature::any(1, Volatility::Immutable);
+    of_value(Needs::Property(key), name, value, signature, pace, test)
+}
+
+fn of_value(
+    needs: Needs,
+    name: &'static str,
+    value: Expr,
+    signature: Signature,
+    pace: Pace,
+    test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
+) -> Expr {
     let test = move |columns: &[ArrayRef], call: Call<'_>| match columns {
         [column] => test(column, call),
         _ => Err(DataFusionError::Internal(format!("{name} takes one column"))),
     };
-    let test = OfColumns { name, signature, pace, test: Arc::new(test) };
+    let test = OfColumns { name, signature, pace, needs, test: Arc::new(test) };
     ScalarUDF::new_from_impl(test).call(vec![value])
+}
+
+/// What a function needs of persons and how long it takes, if it is a condition.
+pub(crate) fn needs(function: &ScalarUDF) -> Option<(&Needs, &Pace)> {
+    let own = function.inner().downcast_ref::<OfColumns>()?;
+    Some((&own.needs, &own.pace))
 }
 
 /// Whether a function is a condition of one column that fails on no value, and takes little time.
@@ -122,6 +173,7 @@ struct OfColumns {
     name: &'static str,
     signature: Signature,
     pace: Pace,
+    needs: Needs,
     test: Arc<Test>,
 }
 
@@ -189,13 +241,8 @@ pub(crate) fn hold(
     without: bool,
     holds: impl Fn(Value) -> bool,
 ) -> Result<BooleanArray> {
-    // The rest of a batch is not looked at once the query is to end.
-    let ended = OnceCell::new();
-    let holds = |value: Value| {
-        let may_go_on =
-            ended.get().is_none() && call.check().map_err(|error| ended.set(error)).is_ok();
-        may_go_on && holds(value)
-    };
+    let checked = Checked::new(call);
+    let holds = |value: Value| checked.may_go_on() && holds(value);
     let each = |value: &dyn Fn(usize) -> Value| {
         BooleanBuffer::collect_bool(column.len(), |row| match column.is_null(row) {
             true => without,
@@ -203,31 +250,78 @@ pub(crate) fn hold(
         })
     };
     let held = if let Some(texts) = column.as_string_view_opt() {
-        of_texts(texts, without, &holds)
+        of_texts(texts, without, &|text| holds(Value::from(text)))
     } else if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
         each(&|row| Value::from(numbers.value(row)))
     } else if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
         each(&|row| Value::from(numbers.value(row)))
     } else if let Some(truths) = column.as_boolean_opt() {
-        each(&|row| Value::from(truths.value(row)))
+        let (no, yes) = (OnceCell::new(), OnceCell::new());
+        BooleanBuffer::collect_bool(truths.len(), |row| match truths.is_null(row) {
+            true => without,
+            false => {
+                let known = if truths.value(row) { &yes } else { &no };
+                *known.get_or_init(|| holds(Value::from(truths.value(row))))
+            }
+        })
     } else if let Some(times) = column.as_primitive_opt::<TimestampMicrosecondType>() {
         each(&|row| Value::from(UnixMicros(times.value(row)).to_rfc3339()))
     } else {
         BooleanBuffer::new_unset(column.len())
     };
-    match ended.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(BooleanArray::new(held, None)),
+    checked.held(held)
+}
+
+/// The same of a column of texts, which may be a dictionary.
+///
+/// # Errors
+///
+/// The query may not go on.
+pub(crate) fn hold_texts(
+    column: &ArrayRef,
+    call: Call<'_>,
+    without: bool,
+    holds: impl Fn(&str) -> bool,
+) -> Result<BooleanArray> {
+    let checked = Checked::new(call);
+    let holds = |text: &str| checked.may_go_on() && holds(text);
+    let held = if let Some(texts) = column.as_string_view_opt() {
+        of_texts(texts, without, &holds)
+    } else if let Some(texts) = column.as_any_dictionary_opt() {
+        of_dictionary(texts, without, &holds)
+    } else {
+        BooleanBuffer::new_unset(column.len())
+    };
+    checked.held(held)
+}
+
+/// A call, of whose batch the rest is not looked at once the query is to end.
+struct Checked<'c> {
+    call: Call<'c>,
+    ended: OnceCell<DataFusionError>,
+}
+
+impl<'c> Checked<'c> {
+    fn new(call: Call<'c>) -> Self {
+        Self { call, ended: OnceCell::new() }
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.ended.get().is_none()
+            && self.call.check().map_err(|error| self.ended.set(error)).is_ok()
+    }
+
+    fn held(self, held: BooleanBuffer) -> Result<BooleanArray> {
+        match self.ended.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(BooleanArray::new(held, None)),
+        }
     }
 }
 
 /// The same of texts. The rows of a batch have few different ones, and equal ones of a file are at one place of its
 /// dictionary: what is known is known by the place, or by the text itself where that is short.
-fn of_texts(
-    texts: &StringViewArray,
-    without: bool,
-    holds: &impl Fn(Value) -> bool,
-) -> BooleanBuffer {
+fn of_texts(texts: &StringViewArray, without: bool, holds: &dyn Fn(&str) -> bool) -> BooleanBuffer {
     let mut known: HashMap<u128, bool, RandomState> = HashMap::default();
     let mut last = None;
     BooleanBuffer::collect_bool(texts.len(), |row| {
@@ -237,11 +331,39 @@ fn of_texts(
         match last {
             Some((own, held)) if own == *view => held,
             _ => {
-                let of = || holds(Value::from(texts.value(row)));
-                let held = *known.entry(*view).or_insert_with(of);
+                let held = *known.entry(*view).or_insert_with(|| holds(texts.value(row)));
                 last = Some((*view, held));
                 held
             }
         }
     })
+}
+
+/// The same of a dictionary: each text once, then spread over the rows.
+fn of_dictionary(
+    texts: &dyn AnyDictionaryArray,
+    without: bool,
+    holds: &dyn Fn(&str) -> bool,
+) -> BooleanBuffer {
+    let Some(values) = texts.values().as_string_opt::<i32>() else {
+        return BooleanBuffer::new_unset(texts.len());
+    };
+    let held: Vec<bool> = values.iter().map(|text| text.is_some_and(holds)).collect();
+    let keys = texts.keys();
+    let spread = spread::<UInt8Type>(keys, &held)
+        .or_else(|| spread::<UInt16Type>(keys, &held))
+        .or_else(|| spread::<UInt32Type>(keys, &held));
+    let spread = spread.unwrap_or_else(|| BooleanBuffer::new_unset(keys.len()));
+    match keys.nulls() {
+        None => spread,
+        Some(nulls) if without => &spread | &!nulls.inner(),
+        Some(nulls) => &spread & nulls.inner(),
+    }
+}
+
+/// What is known of each place of a dictionary, for each row.
+fn spread<T: ArrowPrimitiveType>(keys: &dyn Array, held: &[bool]) -> Option<BooleanBuffer> {
+    let keys = keys.as_primitive_opt::<T>()?.values();
+    let at = |row: usize| keys.get(row).and_then(|key| held.get(key.as_usize()));
+    Some(BooleanBuffer::collect_bool(keys.len(), |row| at(row).copied().unwrap_or(false)))
 }

@@ -13,17 +13,16 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::filter::condition;
-use crate::filter::condition::{Call, Pace};
+use crate::filter::condition::{Call, Needs, Pace, RowTest};
 use crate::filter::person_answers::{InARow, PersonAnswers};
+use crate::filter::subject::{InCohort, place_value};
 use crate::guard::watched::Watched;
-use crate::persons::people::InCohort;
-use crate::persons::people::search::place_value;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_event::json_key::KeyFinder;
 use weir_event::predicate::Test;
-use weir_event::predicate::filter::{Filter, Membership, Scope};
+use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_event::schema::GROUP_TYPES_MAX;
@@ -95,13 +94,19 @@ pub(crate) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
         _ => DataType::Utf8View,
     };
     let columns: Vec<_> = matches.columns.iter().map(|name| (*name, data_type(name))).collect();
-    let asks_for_cohorts = |filter: &Filter| matches!(filter, Filter::Cohort { .. });
-    // Their rules are not at hand, and may have patterns.
-    let pace = match matches.tree.filters().into_iter().any(asks_for_cohorts) {
-        true => Pace::Slow(Watched::new(matches.tree.patterns())),
-        false => Pace::with(matches.tree.patterns(), Pace::Steady),
-    };
+    let pace = matches.pace();
     condition::condition("matches_filters", &columns, pace, move |columns, call| {
+        matches.keep(columns, call)
+    })
+}
+
+/// The same of persons, in their own rows: the filters ask of the person and nothing else.
+pub(crate) fn of_persons(tree: Tree, subjects: Arc<Subjects>) -> Expr {
+    let matches = Arc::new(Matches::new(tree, subjects));
+    let (pace, own) = (matches.pace(), Arc::clone(&matches));
+    let test: Arc<RowTest> = Arc::new(move |view, row, call| own.keep_person(view, row, call));
+    let (needs, columns) = (Needs::Row(test), [(PERSON, DataType::Utf8View)]);
+    condition::condition_needing(needs, "matches_filters", &columns, pace, move |columns, call| {
         matches.keep(columns, call)
     })
 }
@@ -112,7 +117,7 @@ pub(crate) fn is_of_persons(tree: &Tree) -> bool {
     !filters.is_empty() && filters.into_iter().all(asks_for_person)
 }
 
-fn asks_for_person(filter: &Filter) -> bool {
+pub(crate) fn asks_for_person(filter: &Filter) -> bool {
     let is_property =
         matches!(filter, Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. });
     is_property || matches!(filter, Filter::Cohort { .. })
@@ -280,6 +285,31 @@ impl Matches {
             tree,
             subjects,
         }
+    }
+
+    fn pace(&self) -> Pace {
+        let asks_for_cohorts = |filter: &Filter| matches!(filter, Filter::Cohort { .. });
+        // Their rules are not at hand, and may have patterns.
+        match self.tree.filters().into_iter().any(asks_for_cohorts) {
+            true => Pace::Slow(Watched::new(self.tree.patterns())),
+            false => Pace::with(self.tree.patterns(), Pace::Steady),
+        }
+    }
+
+    /// Whether filters that ask of persons alone hold for one.
+    fn keep_person(
+        &self,
+        view: &View,
+        row: &weir_identity::row::Row<'_>,
+        call: Call<'_>,
+    ) -> Result<bool, DataFusionError> {
+        call.check()?;
+        let ids = match self.asks_for_ids {
+            true => view.first_ids(self.subjects.project, row.number, IDS_MAX).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let person = self.person_of(row).map_err(failed)?;
+        Ok(self.holds_for(Some(&Subject { person, ids })))
     }
 
     fn keep(&self, columns: &[ArrayRef], call: Call<'_>) -> Result<BooleanArray, DataFusionError> {
@@ -458,7 +488,7 @@ impl Matches {
                 let (view, in_cohort) = (&*self.subjects.view, self.subjects.in_cohort.as_ref());
                 let person = in_cohort.zip(row.person);
                 let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, &own.person));
-                is_in == (*membership == Membership::In)
+                membership.accepts(is_in)
             }
             // Those of sessions are asked of columns.
             Filter::Property {

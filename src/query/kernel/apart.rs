@@ -4,8 +4,7 @@ use datafusion::common::runtime::SpawnedTask;
 use tokio::runtime::Handle;
 
 use crate::kernel::engine::Engine;
-use crate::kernel::error::QueryError;
-use crate::kernel::parts::given_up;
+use crate::kernel::error::{QueryError, given_up};
 
 /// Spawns `work` on `runtime`; the task is cancelled when its handle is dropped.
 pub(crate) fn spawned<T: Send + 'static>(

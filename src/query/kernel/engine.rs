@@ -2,7 +2,6 @@
 //! it, and runs it on the query threads: SQL, plans, or a function that reads the identity store.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,14 +13,12 @@ use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::guard::{Pools, Running};
 use crate::kernel::admission::{Admission, Caller, Permit, Work};
-use crate::kernel::error::QueryError;
-use crate::kernel::parts::{given_up, in_parts};
+use crate::kernel::error::{QueryError, given_up};
 use crate::kernel::planners::{Planners, Planning};
 use crate::kernel::sources::Sources;
 use crate::kernel::usage::Usage;
@@ -30,8 +27,6 @@ use crate::kernel::{explain, lasting, session, spill, usage};
 use crate::output::lists::{Layout, Lists, Took};
 use crate::output::rows::{Format, Gathered, Size, Text};
 use crate::output::{lists, rows};
-use crate::persons::column_recall;
-use crate::persons::columns::{Asks, Columns};
 use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::query::QueryConfig;
 use weir_base::telemetry::metrics::Metrics;
@@ -77,19 +72,9 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     pub(crate) planning: Planning,
     pub(crate) pools: Pools,
-    pub(crate) columns: Arc<Columns>,
-    /// Person properties that had cached columns when the server last stopped.
-    pub(crate) asked: Mutex<Asks>,
     pub(crate) usage: Usage,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // A column that is still being read would delay the end of the process.
-        self.columns.stop();
-    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -119,10 +104,6 @@ impl Engine {
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
         let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
-        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
-        let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
-        let asked =
-            Mutex::new(sources.asked.as_deref().map(column_recall::take).unwrap_or_default());
         let barrier = ReadBarrier::new(
             sources.identities.clone(),
             sources.progress.clone(),
@@ -138,8 +119,6 @@ impl Engine {
             admission,
             planning,
             pools,
-            columns,
-            asked,
             usage: Usage::default(),
             clock,
             metrics,
@@ -353,47 +332,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::read`], on several threads: each call of `work` gets a range of person numbers. The results are in
-    /// the order of the ranges.
-    pub async fn read_in_parts<T: Send + 'static>(
-        &self,
-        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Result<Vec<T>, QueryError> {
-        self.wait().await?;
-        let permit = self.permit().await?;
-        // Released when the threads have ended, even if the caller no longer waits for them.
-        let work = move |view: &IdentityView, numbers: Range<i64>, stop: &AtomicBool| {
-            let _permit = &permit;
-            work(view, numbers, stop)
-        };
-        self.view_in_parts(Arc::new(self.identities().view()), work).await
-    }
-
-    /// The same on a given view, for a caller that already has a permit.
-    pub(crate) async fn view_in_parts<T: Send + 'static>(
-        &self,
-        view: Arc<IdentityView>,
-        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Result<Vec<T>, QueryError> {
-        let stop = StopOnDrop::default();
-        let (flag, numbers) = (Arc::clone(&stop.0), 1..view.next_number()?);
-        let work = move |numbers| work(&view, numbers, &flag);
-        let limit = self.shared.settings.query_timeout;
-        match tokio::time::timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
-            Ok(Ok(parts)) => Ok(parts?),
-            Ok(Err(error)) => Err(given_up(error)),
-            Err(_) => Err(QueryError::Timeout(limit)),
-        }
-    }
-
-    /// Runs `work` on a thread that may block on disk reads, and returns the receiver of what it sends. A failed send
-    /// shows it that the reader is gone.
+    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
+    /// a failed send that the reader is gone.
     ///
     /// # Errors
     ///

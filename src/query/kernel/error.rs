@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use tokio::task::JoinError;
 
 use crate::dialect::unknown_column;
 use crate::kernel::damage;
@@ -150,4 +151,8 @@ impl From<DataFusionError> for QueryError {
             _ => Self::Internal(error),
         }
     }
+}
+/// The answer to a query whose threads did not come to their end.
+pub(crate) fn given_up(_: JoinError) -> QueryError {
+    QueryError::Unavailable("the query was given up")
 }

@@ -22,8 +22,6 @@ pub struct Sources {
     pub progress: Progress,
     /// The person table, from which columns are read; without it they are read from the rows of persons.
     pub persons: Option<Arc<PersonTable>>,
-    /// The file in which the cached columns are recorded at shutdown.
-    pub asked: Option<PathBuf>,
-    /// The directory of spill files; without it the system's temporary directory.
+    /// The directory of what queries write when they exceed their memory; without it that of the system.
     pub spill: Option<PathBuf>,
 }

@@ -1,11 +1,8 @@
 //! Lists of persons: who answers a question, in the order of lists, as of one moment of the identity
 //! store. A distinct id or an email is a look-up, and the first page of all persons a walk along their
-//! places (`search`); any other filter is asked of columns in memory, of files of them if a column does
-//! not fit or is still being read (`files`), or of every row if columns leave too many persons open
-//! (`everybody`).
+//! places (`search`); any other filter is a condition of a plan over the persons table (`list`).
 
-mod files;
-mod full_scan;
+mod list;
 pub(crate) mod search;
 #[cfg(test)]
 mod tests;
@@ -16,6 +13,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::filter::subject::InCohort;
 use crate::kernel::engine::Engine;
 use crate::kernel::error::QueryError;
 use crate::persons::people::search::Search;
@@ -29,9 +27,6 @@ use weir_identity::view::{Flow, View};
 /// Persons created later than this after now are not listed: their events came from a wrong clock.
 /// The figure is PostHog's.
 const FUTURE: Duration = Duration::from_hours(24);
-
-/// Whether a person, who is read from the view, is in the cohort with this id.
-pub type InCohort = Box<dyn Fn(&View, i64, &Person) -> bool + Send + Sync>;
 
 /// Which persons are asked for. Everything that is given must hold.
 #[derive(Default)]
@@ -105,7 +100,7 @@ impl Found {
 impl Engine {
     /// Memory of the columns of persons, in bytes.
     pub fn columns_memory(&self) -> usize {
-        self.shared.columns.memory()
+        self.shared.sources.persons.as_ref().map_or(0, |table| table.columns_memory())
     }
 
     /// The persons who answer `question`, `created_at` descending and then uuid descending.
@@ -116,7 +111,7 @@ impl Engine {
         part: Part,
     ) -> Result<Found, QueryError> {
         if question.is_about_everybody() {
-            return self.find_everybody(project, question, part).await;
+            return self.within_time(self.find_everybody(project, question, part)).await?;
         }
         let now = self.present(project);
         self.read(move |view, stop| {

@@ -3,12 +3,36 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Int64Builder, StringViewBuilder, TimestampMicrosecondBuilder,
+    ArrayRef, BooleanBuilder, Int64Builder, StringDictionaryBuilder, StringViewBuilder,
+    TimestampMicrosecondBuilder,
 };
+use arrow::datatypes::UInt32Type;
 use serde_json::Value;
 
 use weir_event::id::ProjectId;
-use weir_identity::row::Row;
+use weir_identity::row::{Key, Row};
+
+/// What the names of columns of one property begin with; the name of the property as JSON follows.
+pub(crate) const PROPERTY: &str = "properties.";
+
+/// A column that persons are selected by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selecting {
+    /// A column of the persons table.
+    Own(&'static str),
+    /// A property, as a dictionary of compact JSON.
+    Property(Key),
+}
+
+impl Selecting {
+    /// The name in the files of the persons table.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Own(name) => (*name).to_owned(),
+            Self::Property(key) => format!("{PROPERTY}{}", key.json()),
+        }
+    }
+}
 
 /// Rows of persons with columns by their names, which are those of the files of the persons table or some of them.
 pub(crate) struct PersonRows {
@@ -27,6 +51,7 @@ enum Column {
     CreatedAt(TimestampMicrosecondBuilder),
     IsIdentified(BooleanBuilder),
     Version(Int64Builder),
+    Property(Key, StringDictionaryBuilder<UInt32Type>),
 }
 
 impl Column {
@@ -48,6 +73,17 @@ impl PersonRows {
     /// No rows yet.
     pub(crate) fn new<'n>(columns: impl Iterator<Item = &'n str>) -> Self {
         Self { rows: 0, bytes: 0, columns: columns.map(Column::named).collect() }
+    }
+
+    /// The same of columns to select by.
+    pub(crate) fn selecting(columns: &[Selecting]) -> Self {
+        let column = |column: &Selecting| match column {
+            Selecting::Own(name) => Column::named(name),
+            Selecting::Property(key) => {
+                Column::Property(key.clone(), StringDictionaryBuilder::new())
+            }
+        };
+        Self { rows: 0, bytes: 0, columns: columns.iter().map(column).collect() }
     }
 
     /// Adds a person with its distinct ids, which are not looked at without a column for them.
@@ -73,6 +109,11 @@ impl PersonRows {
                 Column::IsIdentified(truths) => truths.append_value(person.is_identified),
                 Column::Version(versions) => {
                     versions.append_value(i64::try_from(person.version).unwrap_or(i64::MAX));
+                }
+                Column::Property(key, values) => {
+                    let value = person.property(key);
+                    self.bytes += value.map_or(0, str::len);
+                    values.append_option(value);
                 }
             }
         }
@@ -100,6 +141,7 @@ impl PersonRows {
             }
             Column::CreatedAt(times) => Arc::new(times.finish().with_timezone("UTC")),
             Column::IsIdentified(truths) => Arc::new(truths.finish()),
+            Column::Property(_, values) => Arc::new(values.finish()),
         };
         self.columns.iter_mut().map(finish).collect()
     }

@@ -21,18 +21,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::ArrayRef;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
+use crate::persons::person_columns::PersonColumns;
+use crate::persons::person_rows::Selecting;
 use crate::persons::person_table::pieces::{Job, Need, Pieces, Renewal};
 use crate::persons::person_table::writing::Writing;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person_set::{PersonSet, Place};
-use weir_identity::row::Key;
 use weir_identity::store::Identities;
 use weir_identity::view::{Flow, View};
 use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
@@ -41,9 +43,7 @@ use weir_storage::tables::Tables;
 pub use crate::persons::person_table::error::PersonsError;
 pub use crate::persons::person_table::schema::spec;
 
-pub(crate) use crate::persons::person_table::file::{
-    FileBatch, FilePersons, FileRows, ScanColumns,
-};
+pub(crate) use crate::persons::person_table::file::{FileBatch, FileRows, ScanColumns};
 pub(crate) use crate::persons::person_table::pieces::{Part, Parts};
 
 /// Persons of a file.
@@ -118,6 +118,8 @@ pub struct PersonTableSettings {
     pub interval: Duration,
     /// The time after which no file has what was changed or deleted.
     pub stale_max: Duration,
+    /// Memory for columns that scans have read, in bytes.
+    pub columns_bytes_max: u64,
 }
 
 impl std::fmt::Debug for PersonTableSettings {
@@ -139,6 +141,7 @@ pub struct PersonTable {
     /// Opened at first use, and again after a failure. Locked while something is written, so that nothing else is.
     table: Mutex<Option<DeltaTable>>,
     pieces: Pieces,
+    columns: PersonColumns,
     /// When files could not be written.
     failed_at: Mutex<Option<UnixMicros>>,
 }
@@ -162,6 +165,7 @@ impl PersonTable {
             clock,
             interval,
             stale_max,
+            columns_bytes_max,
         } = settings;
         let pieces = Pieces::new(&identities)?;
         Ok(Self {
@@ -174,6 +178,7 @@ impl PersonTable {
             renewal: Renewal { interval, stale_max, persons_max: PERSONS },
             table: Mutex::new(None),
             pieces,
+            columns: PersonColumns::new(columns_bytes_max),
             failed_at: Mutex::new(None),
         })
     }
@@ -304,19 +309,42 @@ impl PersonTable {
         Parts::of(table.map(|table| &table.pieces), project, view, cuts)
     }
 
-    /// Properties of the persons of a part, as its file has them; `None` if it cannot be read, and is written anew
-    /// because of that. Blocks; not for the threads of a runtime.
-    pub(crate) fn read(
+    /// Columns of a project's persons, as a file has them, for a scan with a number ([`PersonTable::begin`]); `None` if it
+    /// cannot be read, and is written anew because of that. Blocks; not for the threads of a runtime.
+    pub(crate) fn columns(
         &self,
+        scan: u64,
         store: &Arc<dyn ObjectStore>,
-        file: &DataFile,
+        file: &Arc<DataFile>,
         project: ProjectId,
-        numbers: &Range<i64>,
-        keys: Vec<Key>,
-    ) -> Option<FilePersons> {
-        let read =
-            self.runtime.block_on(file::read(Arc::clone(store), file, project, numbers, keys));
-        read.inspect_err(|error| self.distrust(file, error)).ok()
+        wanted: &[Selecting],
+    ) -> Option<Vec<ArrayRef>> {
+        let name = |column: &Selecting| (file.path.clone(), project, column.name());
+        let held = |column: &Selecting| self.columns.get(scan, &name(column));
+        let mut found: Vec<Option<ArrayRef>> = wanted.iter().map(held).collect();
+        let missing = wanted.iter().zip(&found).filter(|(_, found)| found.is_none());
+        let missing: Vec<Selecting> = missing.map(|(column, _)| column.clone()).collect();
+        if !missing.is_empty() {
+            let read = file::columns(Arc::clone(store), file, project, &missing);
+            let read = self.runtime.block_on(read);
+            let read = read.inspect_err(|error| self.distrust(file, error)).ok()?;
+            let places = found.iter_mut().filter(|found| found.is_none());
+            for ((place, column), wanted) in places.zip(read).zip(&missing) {
+                self.columns.put(scan, file, name(wanted), &column);
+                *place = Some(column);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The number of a scan that begins.
+    pub(crate) fn begin(&self) -> u64 {
+        self.columns.begin()
+    }
+
+    /// Memory of columns that are kept for scans, in bytes.
+    pub(crate) fn columns_memory(&self) -> usize {
+        self.columns.memory()
     }
 
     /// Begins to read rows of a part, see [`file::scan`]; the rows of the store are read if its file cannot be. Blocks;

@@ -11,8 +11,10 @@ use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{LogicalPlanBuilder, TableSource};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::prelude::ident;
 use tokio::sync::mpsc::Sender;
 
 use crate::persons::person_scan::PersonsProvider;
@@ -26,14 +28,24 @@ use weir_identity::view::{Flow, View};
 const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 4 << 20;
 
+impl PersonsProvider {
+    /// The persons of a project as of a view.
+    pub(crate) fn new(
+        view: Arc<View>,
+        project: ProjectId,
+        table: Option<Arc<PersonTable>>,
+    ) -> Self {
+        Self { schema: persons_schema(), view, project, table, keys: None }
+    }
+}
+
 /// The tables of `project`, by name. Persons are read from a table, if there is one.
 pub(crate) fn person_tables(
     view: &Arc<View>,
     project: ProjectId,
     table: Option<Arc<PersonTable>>,
 ) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
-    let (schema, view_of_persons) = (persons_schema(), Arc::clone(view));
-    let persons = PersonsProvider { schema, view: view_of_persons, project, table, keys: None };
+    let persons = PersonsProvider::new(Arc::clone(view), project, table);
     let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
     let others = [
         ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
@@ -46,6 +58,25 @@ pub(crate) fn person_tables(
         }
     }
     tables
+}
+
+/// The rows of `persons` with the columns that conditions on persons read
+/// ([`condition`](crate::filter::person_filter::condition)), and the number.
+///
+/// # Errors
+///
+/// The table is another one: a bug.
+pub fn rows_of_persons(
+    persons: Arc<dyn TableSource>,
+) -> datafusion::error::Result<LogicalPlanBuilder> {
+    LogicalPlanBuilder::scan("persons", persons, None)?.project([
+        ident("uuid").alias("id"),
+        ident("created_at"),
+        ident("is_identified"),
+        ident("properties"),
+        ident("uuid").alias("person_id"),
+        ident("number"),
+    ])
 }
 
 /// The columns of `persons`. As in HogQL `id` is the uuid, which events and distinct ids have as `person_id`; `uuid` is the

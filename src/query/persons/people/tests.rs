@@ -1,4 +1,4 @@
-//! Random questions between random changes: columns, files of them, rows and a naive look at every person
+//! Random questions between random changes: the persons table, with and without files, and a naive look at every person
 //! agree.
 
 mod world;
@@ -9,19 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::UnboundedMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use crate::kernel::parts::in_parts;
-use crate::persons::columns::{Asker, Columns};
-use crate::persons::people::files::{find_in_piece, listed, pieces_of};
-use crate::persons::people::full_scan::{Inquiry, find_in_columns, joined};
+use crate::guard::Pools;
+use crate::kernel::session::session;
+use crate::persons::people::list::{Listing, Present};
 use crate::persons::people::search::Search;
-use crate::persons::people::tests::world::{AMPLE, INTERVAL, NOW, PROJECTS, World, naive};
+use crate::persons::people::tests::world::{AMPLE, INTERVAL, NOW, PROJECTS, World, again, naive};
 use crate::persons::people::{Found, Part, PersonsQuestion};
+use crate::persons::person_scan::PersonsProvider;
 use crate::persons::person_table::{PersonTable, PersonTableSettings};
 use weir_disk::OsDisk;
 use weir_event::predicate::moment::Now;
@@ -31,38 +35,39 @@ use weir_identity::person::Person;
 use weir_identity::store::Identities;
 use weir_storage::tables::Tables;
 
-fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &PersonsQuestion) {
-    let keys = question.keys().into_iter().map(Into::into).collect();
-    read(runtime, columns, &world.identities, keys);
+/// What plans lists.
+struct Asker {
+    runtime: Runtime,
+    state: SessionState,
 }
 
-fn read(runtime: &Runtime, columns: &Arc<Columns>, identities: &Identities, keys: Vec<Box<str>>) {
-    let waits = Arc::new(());
-    let asker = Asker { waits: Arc::downgrade(&waits), patience: Duration::MAX };
-    let (identities, handle) = (identities.clone(), runtime.handle().clone());
-    let reading = Arc::clone(columns).provide(identities, handle, PROJECTS[0], keys, asker);
-    runtime.block_on(reading).unwrap();
-}
+impl Asker {
+    fn new() -> Self {
+        let environment = Arc::new(RuntimeEnv::default());
+        let state = session(environment, &Pools::beside(1 << 30), 3).unwrap();
+        Self { runtime: Runtime::new().unwrap(), state }
+    }
 
-fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Option<Found> {
-    let stop = AtomicBool::new(false);
-    // Some parts are beyond it, some not.
-    let inquiry = Inquiry { project: PROJECTS[0], question, now: Now::utc(NOW), part };
-    find_in_columns(columns, inquiry, 5, &stop).unwrap()
-}
-
-fn in_files(
-    columns: &Columns,
-    identities: &Identities,
-    question: &PersonsQuestion,
-    part: Part,
-) -> Option<Found> {
-    let stop = AtomicBool::new(false);
-    let pieces = pieces_of(columns, identities, PROJECTS[0], question).unwrap()?;
-    let find = |piece| find_in_piece(&pieces, piece, question, Now::utc(NOW), &stop).unwrap();
-    let found: Vec<_> = pieces.all.iter().map(find).collect();
-    // Some are more, some not.
-    Some(listed(Arc::new(pieces), &found, Now::utc(NOW), part, 5, &stop).unwrap())
+    /// The answer of the persons table as of now.
+    fn find(
+        &self,
+        identities: &Identities,
+        table: Option<&Arc<PersonTable>>,
+        question: &PersonsQuestion,
+        part: Part,
+    ) -> Found {
+        let view = Arc::new(identities.view());
+        let persons = PersonsProvider::new(Arc::clone(&view), PROJECTS[0], table.cloned());
+        let memory = Arc::new(UnboundedMemoryPool::default());
+        let present = Present { persons, now: Now::utc(NOW), memory };
+        let plan = present.plan(again(question)).unwrap();
+        let rows = DataFrame::new(self.state.clone(), plan).collect();
+        // Some parts are beyond it, some not.
+        let mut listing = Listing::of(part, 5);
+        self.runtime.block_on(rows).unwrap().iter().for_each(|rows| listing.add(rows));
+        let stop = AtomicBool::new(false);
+        listing.found((view, PROJECTS[0]), present.newest(), part, &stop).unwrap()
+    }
 }
 
 /// The persons table of a world, with so many persons in a file.
@@ -71,6 +76,7 @@ fn table(
     world: &World,
     directory: &Path,
     persons_max: usize,
+    columns_bytes_max: u64,
 ) -> Arc<PersonTable> {
     let table = PersonTable::new(PersonTableSettings {
         tables: Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
@@ -81,6 +87,7 @@ fn table(
         clock: world.clock.clone(),
         interval: INTERVAL,
         stale_max: Duration::from_hours(1),
+        columns_bytes_max,
     });
     let table = table.unwrap().with_persons_max(persons_max);
     table.create().unwrap();
@@ -93,55 +100,23 @@ fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
     assert_eq!((found.count, &found.numbers), (all.len(), &expected), "{context} {question:?}");
 }
 
-/// All ways to look at rows find what a naive look finds.
-fn check_rows(
-    runtime: &Runtime,
-    identities: &Identities,
-    question: PersonsQuestion,
-    part: Part,
-    context: &str,
-) {
-    let (view, question) = (Arc::new(identities.view()), Arc::new(question));
-    let all = naive(&view, PROJECTS[0], &question);
-    let wanted: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
-    let expected = (all.len(), wanted);
-    let stop = AtomicBool::new(false);
-    let search = Search::new(&view, PROJECTS[0], &question, Now::utc(NOW), &stop).unwrap();
-    assert_eq!(search.walk(part).unwrap(), expected, "{context}: along the list");
-    let wanted_max = part.offset.saturating_add(part.limit);
-    let numbers = 1..view.next_number().unwrap();
-    let whole = search.scan(numbers.clone(), wanted_max).unwrap();
-    assert_eq!(joined(vec![whole], part), expected, "{context}: in one piece");
-    let (own_view, own_question) = (Arc::clone(&view), Arc::clone(&question));
-    let work = move |numbers| {
-        let stop = AtomicBool::new(false);
-        let search = Search::new(&own_view, PROJECTS[0], &own_question, Now::utc(NOW), &stop)?;
-        search.scan(numbers, wanted_max)
-    };
-    let parts = runtime.block_on(in_parts(runtime.handle(), numbers, work)).unwrap().unwrap();
-    assert!(parts.iter().all(|(_, first)| first.len() <= wanted_max), "{context}");
-    assert_eq!(joined(parts, part), expected, "{context}: in parts");
-}
-
-/// Goal: an answer is that of the persons as they are, whatever changed since the columns were read,
-/// and whether or not they fit.
+/// Goal: an answer is that of the persons as they are, whatever changed since files were written, and whether or not their
+/// columns fit into memory.
 #[test]
-fn columns_rows_and_a_naive_look_agree() {
-    let runtime = Runtime::new().unwrap();
-    let (mut from_columns, mut from_files, mut reopened) = (0, 0, 0);
-    for seed in 0..24 {
+fn the_table_and_a_naive_look_agree() {
+    let asker = Asker::new();
+    let runtime = &asker.runtime;
+    let (mut kept, mut reopened) = (0, 0);
+    for seed in 0..12 {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
         let persons_max = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
-        let open = |world: &World| {
-            let table = table(&runtime, world, directory.path(), persons_max);
-            (Arc::new(Columns::of(bytes_max, Some(Arc::clone(&table)))), table)
-        };
-        let (mut columns, mut files) = open(&world);
+        let open = |world: &World| table(runtime, world, directory.path(), persons_max, bytes_max);
+        let mut files = open(&world);
         let mut closed_at = u64::MAX;
         if seed % 3 == 0 {
-            // So many that not all of them are read for what columns leave open.
+            // So many that not all of them are read for what columns do not tell.
             world.ids = 1500;
             world.change(1000);
         }
@@ -165,12 +140,12 @@ fn columns_rows_and_a_naive_look_agree() {
                     closed_at = world.sequence;
                 }
                 let count = files.files();
-                drop((columns, files));
+                drop(files);
                 let is_same = world.random.random_bool(0.8);
                 if !is_same {
                     world.change(3);
                 }
-                (columns, files) = open(&world);
+                files = open(&world);
                 // Also after a crash, if nothing has changed since an end in order.
                 let expected = if closed_at == world.sequence { count } else { 0 };
                 assert_eq!(files.known_files(), expected, "seed {seed} step {step}");
@@ -179,35 +154,23 @@ fn columns_rows_and_a_naive_look_agree() {
             let persons = world.identities.view().person_count(PROJECTS[0]).unwrap();
             let part = world.part(usize::try_from(persons).unwrap());
             let mut question = world.question();
-            provide(&runtime, &columns, &world, &question);
-            let context = format!("seed {seed} step {step}");
-            let found = in_columns(&columns, &question, part);
-            assert!(u64::try_from(columns.memory()).unwrap() <= bytes_max, "{context}");
-            if let Some(found) = found {
-                check(&found, &question, part, &context);
-                from_columns += 1;
-            } else if bytes_max == AMPLE && world.ids < 200 {
-                assert!(question.keys().is_empty(), "{context}");
-            }
-            if let Some(found) = in_files(&columns, &world.identities, &question, part) {
-                check(&found, &question, part, &format!("{context} in files"));
-                from_files += 1;
-            }
             if step % 4 == 0 {
-                // Columns do not know who changed of late: they leave it open, or to the rows.
                 question.changed_since =
                     Some(world.sequence.saturating_sub(u64::from(step / 4 % 5)));
-                if let Some(found) = in_columns(&columns, &question, part) {
-                    check(&found, &question, part, &context);
-                }
-                assert!(in_files(&columns, &world.identities, &question, part).is_none());
             }
-            check_rows(&runtime, &world.identities, question, part, &context);
+            let context = format!("seed {seed} step {step}");
+            let found = asker.find(&world.identities, Some(&files), &question, part);
+            check(&found, &question, part, &context);
+            assert!(u64::try_from(files.columns_memory()).unwrap() <= bytes_max, "{context}");
+            kept += usize::from(files.columns_memory() > 0);
+            if step % 3 == 0 {
+                let found = asker.find(&world.identities, None, &question, part);
+                check(&found, &question, part, &format!("{context} without files"));
+            }
         }
     }
-    assert!(from_columns > 400, "{from_columns}");
-    assert!(from_files > 100, "{from_files}");
-    assert!(reopened > 40, "{reopened}");
+    assert!(kept > 200, "{kept}");
+    assert!(reopened > 20, "{reopened}");
 }
 
 /// Goal: who is named is found by look-ups, each once, as by a look at everybody.
@@ -239,18 +202,17 @@ fn look_ups_and_a_naive_look_agree() {
 /// Goal: an answer is that of one moment while persons are changing.
 #[test]
 fn answers_are_of_one_moment_beside_a_writer() {
-    let runtime = Runtime::new().unwrap();
+    let asker = Asker::new();
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(99, directory.path());
-    let mut asker = World {
+    let mut other = World {
         random: StdRng::seed_from_u64(7),
         ids: 12,
         sequence: 0,
         identities: world.identities.clone(),
         clock: world.clock.clone(),
     };
-    let files = table(&runtime, &world, directory.path(), 2);
-    let columns = Arc::new(Columns::of(AMPLE, Some(Arc::clone(&files))));
+    let files = table(&asker.runtime, &world, directory.path(), 2, AMPLE);
     world.change(8);
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
@@ -260,19 +222,28 @@ fn answers_are_of_one_moment_beside_a_writer() {
         });
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
-            let (question, part) = (asker.question(), asker.part(12));
-            asker.clock.advance(Duration::from_mins(1));
+            let (question, part) = (other.question(), other.part(12));
+            other.clock.advance(Duration::from_mins(1));
             files.step(&|| false).unwrap();
-            if asker.random.random_bool(0.3) {
-                columns.drop_all();
-            }
-            provide(&runtime, &columns, &asker, &question);
-            if let Some(found) = in_columns(&columns, &question, part) {
-                check(&found, &question, part, &format!("round {rounds}"));
-                rounds += 1;
-            }
+            let found = asker.find(&other.identities, Some(&files), &question, part);
+            check(&found, &question, part, &format!("round {rounds}"));
+            rounds += 1;
         }
     });
+}
+
+/// The values of a property by the columns of files; `None` if there are not enough.
+fn values(
+    identities: &Identities,
+    files: &Arc<PersonTable>,
+    key: &str,
+    persons_max: usize,
+) -> Option<Vec<(Value, usize)>> {
+    let view = Arc::new(identities.view());
+    let persons = PersonsProvider::new(view, PROJECTS[0], Some(Arc::clone(files)));
+    let counted = persons.newest_values(key, persons_max, &AtomicBool::new(false)).unwrap()?;
+    let parsed = |(json, count): (String, usize)| (serde_json::from_str(&json).unwrap(), count);
+    Some(counted.into_iter().map(parsed).collect())
 }
 
 /// Goal: values are counted of the newest persons, whoever changed or went.
@@ -281,16 +252,19 @@ fn values_are_those_of_the_newest_persons() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let mut world = World::new(5, directory.path());
-    let columns = Arc::new(Columns::new(AMPLE));
+    let files = table(&runtime, &world, directory.path(), 7, AMPLE);
     world.ids = 40;
-    read(&runtime, &columns, &world.identities, vec!["plan".into()]);
+    let mut counted_some = 0;
     for _ in 0..50 {
         world.change(6);
+        if world.random.random_bool(0.5) {
+            files.write(&|| false).unwrap();
+        }
         for persons_max in [3, 1000] {
-            let counted = columns
-                .values(PROJECTS[0], "plan", persons_max, &AtomicBool::new(false))
-                .unwrap()
-                .unwrap();
+            let counted = values(&world.identities, &files, "plan", persons_max);
+            let Some(counted) = counted else { continue };
+            counted_some += 1;
+            assert!(counted.is_sorted_by(|(_, a), (_, b)| a >= b));
             let mut persons = Vec::new();
             let visit = |person: Person| {
                 persons.push(person);
@@ -307,8 +281,8 @@ fn values_are_those_of_the_newest_persons() {
             }
         }
     }
-    assert!(columns.values(PROJECTS[0], "other", 5, &AtomicBool::new(false)).unwrap().is_none());
-    assert!(columns.values(PROJECTS[1], "plan", 5, &AtomicBool::new(false)).unwrap().is_none());
+    assert!(counted_some > 50, "{counted_some}");
+    assert_eq!(values(&world.identities, &files, "other", 5), Some(Vec::new()));
 }
 
 /// Persons of whom each has other values of some properties.
@@ -328,71 +302,6 @@ fn persons(identities: &Identities, persons: u32, keys: &[String]) {
     identities.apply(&[Record { sequence: 1, project: PROJECTS[0], ops }]).unwrap();
 }
 
-/// Goal: if only one of two columns fits, most questions find what they need or do without, instead of
-/// each of them reading what the one before it pushed out.
-#[test]
-fn columns_do_not_push_each_other_out_again_and_again() {
-    // One thread: how much is read at once decides what fits.
-    let runtime = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).build();
-    let runtime = runtime.unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
-    persons(&identities, 3000, &["a".to_owned(), "b".to_owned()]);
-    let ask = |columns: &Arc<Columns>, keys: &[&str]| {
-        let keys: Vec<Box<str>> = keys.iter().map(|key| (*key).into()).collect();
-        let is_read = !columns.missing(PROJECTS[0], &keys).is_empty();
-        read(&runtime, columns, &identities, keys.clone());
-        for key in &keys {
-            columns.values(PROJECTS[0], key, 10, &AtomicBool::new(false)).unwrap();
-        }
-        is_read
-    };
-    let ample = Arc::new(Columns::new(AMPLE));
-    ask(&ample, &["a"]);
-    let held = u64::try_from(ample.memory()).unwrap();
-    // Pieces that are read take more than what they become.
-    let fits = |bytes_max: &u64| {
-        let columns = Arc::new(Columns::new(*bytes_max));
-        ask(&columns, &["a"]);
-        columns.values(PROJECTS[0], "a", 10, &AtomicBool::new(false)).unwrap().is_some()
-    };
-    let bytes_max = (8..40).map(|eighths| held * eighths / 8).find(fits).unwrap();
-    let bytes_max = bytes_max + held / 8;
-    for question in [&["a", "b"][..], &["a"]] {
-        let columns = Arc::new(Columns::new(bytes_max));
-        let questions = (0..50).flat_map(|_| [question, &["b"]]);
-        let reads = questions.filter(|keys| ask(&columns, keys)).count();
-        assert!((1..12).contains(&reads), "{question:?}: {reads}");
-        // What is asked for alone comes back.
-        let reads = (0..200).filter(|_| ask(&columns, &["a"])).count();
-        assert!(reads <= 1, "{reads}");
-        let values = columns.values(PROJECTS[0], "a", 10, &AtomicBool::new(false)).unwrap();
-        assert!(values.is_some(), "{question:?}: {held} of {bytes_max}");
-    }
-}
-
-/// Goal: what cannot fit pushes nothing else out.
-#[test]
-fn columns_that_are_too_large_leave_others_where_they_are() {
-    let runtime = Runtime::new().unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
-    persons(&identities, 9000, &["a", "b", "c", "d"].map(str::to_owned));
-    let ample = Arc::new(Columns::new(AMPLE));
-    read(&runtime, &ample, &identities, vec!["a".into()]);
-    let held = u64::try_from(ample.memory()).unwrap();
-    let columns = Arc::new(Columns::new(2 * held));
-    let is_there = |key: &str| {
-        columns.values(PROJECTS[0], key, 10, &AtomicBool::new(false)).unwrap().is_some()
-    };
-    read(&runtime, &columns, &identities, vec!["a".into()]);
-    assert!(is_there("a"));
-    read(&runtime, &columns, &identities, ["b", "c", "d"].map(Into::into).to_vec());
-    assert!(is_there("a") && !is_there("b"));
-    read(&runtime, &columns, &identities, vec!["c".into()]);
-    assert!(is_there("c"), "alone it fits");
-}
-
 /// Goal: properties beyond those that a file has are found all the same.
 #[test]
 fn many_properties_are_all_found() {
@@ -403,14 +312,11 @@ fn many_properties_are_all_found() {
     persons(&identities, 30, &keys);
     let world =
         World { identities: identities.clone(), ..World::new(1, &directory.path().join("other")) };
-    let files = table(&runtime, &world, directory.path(), 10);
-    let columns = Arc::new(Columns::of(AMPLE, Some(Arc::clone(&files))));
+    let files = table(&runtime, &world, directory.path(), 10, AMPLE);
     files.write(&|| false).unwrap();
     assert_eq!(files.known_files(), 3);
     for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
-        read(&runtime, &columns, &identities, vec![key.as_str().into()]);
-        let values =
-            columns.values(PROJECTS[0], key, 100, &AtomicBool::new(false)).unwrap().unwrap();
+        let values = values(&identities, &files, key, 100).unwrap();
         assert_eq!(values.len(), if key == "none" { 0 } else { 30 }, "{key}");
     }
 }

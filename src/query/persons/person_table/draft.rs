@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Int32Type, Schema};
 use arrow::error::ArrowError;
 use tokio::runtime::Handle;
 
-use crate::persons::person_rows::PersonRows;
+use crate::persons::person_rows::{PROPERTY, PersonRows};
 use weir_event::id::ProjectId;
 use weir_identity::row::Row;
 use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
@@ -19,9 +19,6 @@ use weir_storage::store::StoreError;
 /// Properties with a column of their own. If persons of a file have more of them, those that come later are in the
 /// JSON text alone.
 pub(super) const PROPERTIES_MAX: usize = 512;
-
-/// What the names of their columns begin with; the name of the property as JSON follows.
-pub(super) const PROPERTY: &str = "properties.";
 
 /// See the head of this file.
 pub(super) struct Draft {

@@ -1,17 +1,25 @@
-//! Reads a file of the persons table: some properties of a project's persons, or who is in it.
+//! Reads a file of the persons table: columns of a project's persons, rows of them, or who is in it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewBuilder};
-use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch,
+    StringBuilder, StringDictionaryBuilder, StringViewBuilder, UInt32Array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{concat_batches, take};
+use arrow::datatypes::{
+    ArrowDictionaryKeyType, DataType, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use parquet::arrow::ProjectionMask;
 use parquet::errors::ParquetError;
 
-use crate::persons::person_table::draft::{PROPERTIES_MAX, PROPERTY};
+use crate::persons::person_rows::{PROPERTY, Selecting};
+use crate::persons::person_table::draft::PROPERTIES_MAX;
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
 use weir_identity::row;
@@ -19,37 +27,22 @@ use weir_identity::row::Key;
 use weir_storage::delta::DataFile;
 use weir_storage::parquet::open_as;
 
-/// Columns that tell who a person is, and those that every scan reads.
+/// Columns that tell who a person is.
 const PLACE: [&str; 2] = ["project_id", "id"];
-const OWN: [&str; 2] = ["created_at", "is_identified"];
 const PROPERTIES: &str = "properties";
 
-/// Persons with neighbouring numbers, as a file has them, and some of their properties.
-#[derive(Debug)]
-pub(crate) struct FilePersons {
-    /// Number, `created_at` as microseconds, whether identified.
-    pub(crate) persons: Vec<(i64, i64, bool)>,
-    batches: Vec<RecordBatch>,
-    keys: Vec<Key>,
-}
-
-/// The different values of a property, as compact JSON, some perhaps more than once, and for each person the place
-/// of the own one there, if it has any.
-pub(crate) type Values<'b> = (Vec<&'b str>, Vec<Option<usize>>);
-
-/// The persons of a project with these numbers, and these properties of theirs.
+/// Columns of the persons of a project, whole.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is none of the table.
-pub(crate) async fn read(
+pub(crate) async fn columns(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
     project: ProjectId,
-    numbers: &Range<i64>,
-    keys: Vec<Key>,
-) -> Result<FilePersons, ParquetError> {
-    let names: Vec<String> = keys.iter().map(column_name).collect();
+    wanted: &[Selecting],
+) -> Result<Vec<ArrayRef>, ParquetError> {
+    let names: Vec<String> = wanted.iter().map(Selecting::name).collect();
     let builder = open_as(store, file, dictionary).await?;
     let fields = builder.schema().fields();
     let own = fields.iter().filter(|field| field.name().starts_with(PROPERTY)).count();
@@ -58,26 +51,40 @@ pub(crate) async fn read(
     let needs_text = own >= PROPERTIES_MAX && !names.iter().all(is_there);
     let is_wanted = |name: &str| {
         PLACE.contains(&name)
-            || OWN.contains(&name)
             || names.iter().any(|own| own == name)
             || (needs_text && name == PROPERTIES)
     };
     let fields = fields.iter().enumerate().filter(|(_, field)| is_wanted(field.name()));
-    let wanted: Vec<usize> = fields.map(|(at, _)| at).collect();
-    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
+    let read: Vec<usize> = fields.map(|(at, _)| at).collect();
+    let mask = ProjectionMask::roots(builder.parquet_schema(), read);
     let rows = usize::try_from(file.rows).unwrap_or(usize::MAX).max(1);
-    let mut batches = builder.with_projection(mask).with_batch_size(rows).build()?;
-    let mut all = FilePersons { persons: Vec::new(), batches: Vec::new(), keys };
-    let mut seen = 0;
-    while let Some(batch) = batches.try_next().await? {
-        seen += batch.num_rows();
-        let range = place_range(&batch, project, numbers).ok_or_else(foreign)?;
-        all.add(batch.slice(range.start, range.len())).ok_or_else(foreign)?;
-    }
-    if u64::try_from(seen) != Ok(file.rows) {
+    let batches = builder.with_projection(mask).with_batch_size(rows).build()?;
+    let batches: Vec<RecordBatch> = batches.try_collect().await?;
+    let schema = batches.first().ok_or_else(foreign)?.schema();
+    let batch = concat_batches(&schema, &batches)?;
+    if u64::try_from(batch.num_rows()) != Ok(file.rows) {
         return Err(foreign());
     }
-    Ok(all)
+    let range = place_range(&batch, project, &(i64::MIN..i64::MAX)).ok_or_else(foreign)?;
+    let own_rows = (0..range.len()).filter_map(|row| u32::try_from(row).ok());
+    let own_rows = UInt32Array::from_iter_values(own_rows);
+    let column = |(column, name): (&Selecting, &String)| {
+        let found = batch.column_by_name(name).map(|own| own.slice(range.start, range.len()));
+        match (column, found) {
+            (Selecting::Own(_), Some(own)) if range.len() == batch.num_rows() => Some(own),
+            // A slice would keep all rows.
+            (Selecting::Own(_), Some(own)) => take(&own, &own_rows, None).ok(),
+            (Selecting::Own(_), None) => None,
+            (Selecting::Property(_), Some(own)) => dictionary_of(&*own),
+            (Selecting::Property(key), None) => {
+                let texts = batch.column_by_name(PROPERTIES);
+                let texts = texts.map(|texts| texts.slice(range.start, range.len()));
+                dictionary_of_texts(texts.as_ref(), key, range.len())
+            }
+        }
+    };
+    let columns: Option<_> = wanted.iter().zip(&names).map(column).collect();
+    columns.ok_or_else(foreign)
 }
 
 /// Columns of properties are read as dictionaries.
@@ -236,65 +243,57 @@ pub(super) async fn places(
     }
 }
 
-impl FilePersons {
-    /// Adds the persons of a batch; `None` if it is none of such a file.
-    fn add(&mut self, batch: RecordBatch) -> Option<()> {
-        let numbers = numbers_of(&batch, "id")?;
-        let created = batch.column_by_name("created_at")?;
-        let created = created.as_primitive_opt::<TimestampMicrosecondType>()?.values();
-        let identified = batch.column_by_name("is_identified")?.as_boolean_opt()?.values();
-        let persons = numbers.iter().zip(created.iter()).zip(identified.iter());
-        self.persons.extend(persons.map(|((number, created), is)| (*number, *created, is)));
-        self.batches.push(batch);
-        Some(())
-    }
-
-    /// The values of a property; `None` if it was not read.
-    pub(crate) fn values(&self, name: &str) -> Option<Values<'_>> {
-        let key = self.keys.iter().find(|key| key.json() == name)?;
-        let (column, mut values) = (column_name(key), Values::default());
-        for batch in &self.batches {
-            match (batch.column_by_name(&column), batch.column_by_name(PROPERTIES)) {
-                (Some(column), _) => add(&mut values, column)?,
-                (None, Some(texts)) => add_of_texts(&mut values, texts, key)?,
-                (None, None) => values.1.resize(values.1.len() + batch.num_rows(), None),
-            }
-        }
-        Some(values)
-    }
-}
-
-/// Adds the values of a column; of the texts of its dictionary only such as persons have.
-fn add<'b>((texts, places): &mut Values<'b>, column: &'b dyn Array) -> Option<()> {
+/// A dictionary with only such values as persons have, and places as small as these allow.
+fn dictionary_of(column: &dyn Array) -> Option<ArrayRef> {
     let column = column.as_dictionary_opt::<Int32Type>()?;
     let dictionary = column.values().as_string_opt::<i32>()?;
-    let mut known: Vec<Option<usize>> = vec![None; dictionary.len()];
+    let mut known: Vec<Option<u32>> = vec![None; dictionary.len()];
+    let (mut values, mut count) = (StringBuilder::new(), 0);
+    let mut places = Vec::with_capacity(column.len());
     for key in column.keys_iter() {
         let place = key.and_then(|key| Some((key, known.get_mut(key)?)));
-        places.push(place.map(|(key, known)| {
+        places.push(place.map_or(0, |(key, known)| {
             *known.get_or_insert_with(|| {
-                texts.push(dictionary.value(key));
-                texts.len() - 1
+                values.append_value(dictionary.value(key));
+                count += 1;
+                count - 1
             })
         }));
     }
-    Some(())
+    narrow(&places, column.nulls().cloned(), Arc::new(values.finish()))
 }
 
-/// Adds those of a property in texts of all properties.
-fn add_of_texts<'b>(
-    (texts, places): &mut Values<'b>,
-    column: &'b dyn Array,
-    key: &Key,
-) -> Option<()> {
-    for properties in column.as_string_opt::<i32>()? {
-        let value = properties.and_then(|properties| row::property(properties, key));
-        places.push(value.map(|value| {
-            texts.push(value);
-            texts.len() - 1
-        }));
+/// The same of a property in texts of all properties; without them nobody has it.
+fn dictionary_of_texts(texts: Option<&ArrayRef>, key: &Key, rows: usize) -> Option<ArrayRef> {
+    let mut values = StringDictionaryBuilder::<UInt32Type>::new();
+    match texts {
+        None => values.append_nulls(rows),
+        Some(texts) => texts.as_string_opt::<i32>()?.iter().for_each(|text| {
+            values.append_option(text.and_then(|text| row::property(text, key)));
+        }),
     }
-    Some(())
+    let column = values.finish();
+    narrow(column.keys().values(), column.nulls().cloned(), Arc::clone(column.values()))
+}
+
+fn narrow(places: &[u32], nulls: Option<NullBuffer>, values: ArrayRef) -> Option<ArrayRef> {
+    fn of<T: ArrowDictionaryKeyType>(
+        places: &[u32],
+        nulls: Option<NullBuffer>,
+        values: ArrayRef,
+    ) -> Option<ArrayRef>
+    where
+        T::Native: TryFrom<u32>,
+    {
+        let place = |place: &u32| T::Native::try_from(*place).unwrap_or_default();
+        let places = PrimitiveArray::<T>::new(places.iter().map(place).collect(), nulls);
+        Some(Arc::new(DictionaryArray::try_new(places, values).ok()?))
+    }
+    match values.len() {
+        0..=0x100 => of::<UInt8Type>(places, nulls, values),
+        0x101..=0x1_0000 => of::<UInt16Type>(places, nulls, values),
+        _ => of::<UInt32Type>(places, nulls, values),
+    }
 }
 
 /// Which rows of a batch, which is in the order of the table, are of a project's persons with these numbers.

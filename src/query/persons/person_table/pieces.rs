@@ -80,6 +80,13 @@ pub(crate) struct Part {
     pub(crate) file: Option<Arc<DataFile>>,
 }
 
+impl Part {
+    /// Its persons, who are of a project.
+    pub(crate) fn places(&self, project: ProjectId) -> Range<Place> {
+        (project, self.numbers.start)..(project, self.numbers.end)
+    }
+}
+
 /// What there is of a project as of one view.
 pub(crate) struct Parts {
     /// The files, if there are any.

@@ -80,6 +80,7 @@ impl Bench {
             clock: self.clock.clone(),
             interval: INTERVAL,
             stale_max: HOUR,
+            columns_bytes_max: 1 << 20,
         });
         table.expect("reads")
     }

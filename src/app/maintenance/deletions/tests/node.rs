@@ -119,7 +119,6 @@ impl Bench {
             metadata: self.metadata.clone(),
             progress: Progress::Still,
             persons: None,
-            asked: None,
             spill: None,
         };
         let settings = Settings::parse_from(["weir"]).query;

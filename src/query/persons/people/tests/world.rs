@@ -231,6 +231,22 @@ impl World {
     }
 }
 
+/// The same question.
+pub(super) fn again(question: &PersonsQuestion) -> PersonsQuestion {
+    PersonsQuestion {
+        distinct_id: question.distinct_id.clone(),
+        email: question.email.clone(),
+        search: question.search.clone(),
+        properties: question.properties.clone(),
+        cohort: question.cohort,
+        numbers: question.numbers.clone(),
+        uuids: question.uuids.clone(),
+        key_identifier: question.key_identifier.clone(),
+        changed_since: question.changed_since,
+        in_cohort: Some(Box::new(|_, id, person| is_member(id, person))),
+    }
+}
+
 fn is_member(cohort: i64, person: &Person) -> bool {
     person.number % cohort == 0
 }

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
+use crate::persons::person_rows::Selecting;
 use crate::persons::person_table::tests::{
     Bench, HOUR, INTERVAL, PROJECTS, Row, expected, merge, op, rows, set, version,
 };
@@ -296,7 +299,7 @@ fn a_damaged_file_is_written_anew() {
     let store = parts.store.expect("files");
     let read = |part: &crate::persons::person_table::Part| {
         let file = part.file.as_ref()?;
-        files.table.read(&store, file, PROJECTS[0], &part.numbers, Vec::new())
+        files.table.columns(0, &store, file, PROJECTS[0], &[Selecting::Own("id")])
     };
     let read: Vec<bool> = parts.parts.iter().map(|part| read(part).is_some()).collect();
     assert_eq!(read.iter().filter(|is_read| **is_read).count(), 1, "{read:?}");
@@ -355,9 +358,9 @@ fn seen(files: &Files, context: &str) {
             at = part.numbers.end;
             let places = (project, part.numbers.start)..(project, part.numbers.end);
             if let (Some(file), Some(store)) = (&part.file, &parts.store) {
-                let found = files.table.read(store, file, project, &part.numbers, Vec::new());
-                let found = found.expect("reads").persons;
-                numbers.extend(found.into_iter().map(|(number, ..)| number));
+                let wanted = [Selecting::Own("id")];
+                let found = files.table.columns(0, store, file, project, &wanted).expect("reads");
+                numbers.extend(found[0].as_primitive::<Int64Type>().values());
                 for (_, changed) in parts.changed.within(&places) {
                     numbers.remove(&changed);
                     let row = view.ask_row(project, changed, |row| row.number).expect("reads");
