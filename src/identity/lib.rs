@@ -39,7 +39,6 @@ mod tables;
 mod write_set;
 
 pub mod auto_set;
-pub mod bitmap;
 pub mod change;
 pub mod change_feed;
 pub mod decide;

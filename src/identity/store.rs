@@ -393,10 +393,10 @@ impl Identities {
     }
 
     /// Registers a change feed of the persons of a project, or of all, which starts at the returned view.
-    pub(super) fn register_feed(&self, project: Option<ProjectId>) -> (u64, View) {
+    pub(super) fn register_feed(&self) -> (u64, View) {
         // While no batch is being applied, all recorded changes are committed.
         let _writer = self.shared.writer.lock();
-        let id = self.shared.feed.register(project);
+        let id = self.shared.feed.register();
         (id, self.view())
     }
 

@@ -405,7 +405,7 @@ fn a_state_is_reopened_under_its_readers() {
     let (project, uuid) = (PROJECTS[0], uuid_of(PROJECTS[0], "b"));
     let first = vec![op("a", OpKind::Touch), op("b", OpKind::Touch), merge("c", "d")];
     identities.apply(&[record(1, first)]).expect("applies");
-    let (mut watch, before) = identities.watch(project);
+    let (mut watch, before) = identities.watch();
     let overrides = identities.overrides();
     std::thread::scope(|scope| {
         let (mut reopening, mut seen) = (None, 0);

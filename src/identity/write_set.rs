@@ -26,6 +26,7 @@ use crate::decide::{Change, Creation, Revision, State, group};
 use crate::deletions::Mark;
 use crate::loaded::GroupTypes;
 use crate::person::{Group, Person};
+use crate::person_set::Place;
 use crate::view::View;
 use crate::{IdentityError, codec, decide};
 use weir_base::clock::UnixMicros;
@@ -240,10 +241,10 @@ impl<'s> WriteSet<'s> {
         self.counters.progress.sequence
     }
 
-    /// The persons whose rows are written or removed, and whether they are new.
-    pub(super) fn changed(&self) -> Vec<((ProjectId, i64), bool)> {
+    /// The persons whose rows are written or removed.
+    pub(super) fn changed(&self) -> Vec<Place> {
         let rows = self.persons.iter().filter(|(_, row)| row.is_changed);
-        rows.map(|(number, row)| ((row.project, *number), !row.is_stored)).collect()
+        rows.map(|(number, row)| (row.project, *number)).collect()
     }
 
     /// Whether any record was applied since `before`.

@@ -6,7 +6,6 @@ use crate::IdentityError;
 use crate::codec::Point;
 use crate::person_set::{PersonSet, Place};
 use crate::view::View;
-use weir_event::id::ProjectId;
 
 /// The recorded changes of all open feeds.
 #[derive(Default)]
@@ -22,8 +21,6 @@ struct Registry {
 
 struct OpenFeed {
     id: u64,
-    /// The project; without one all of them, and new persons too.
-    project: Option<ProjectId>,
     /// Persons changed by batches that have been committed.
     committed: PersonSet,
     /// Persons changed by the last recorded batch.
@@ -44,27 +41,22 @@ impl ChangeFeeds {
         !self.registry.lock().feeds.is_empty()
     }
 
-    /// Records the rows that the batch leading to `point` changes, and whether they are new. The writer
-    /// calls it before the commit.
-    pub(crate) fn note(&self, point: Point, changed: &[(Place, bool)]) {
+    /// Records the rows that the batch leading to `point` changes. The writer calls it before the commit.
+    pub(crate) fn note(&self, point: Point, changed: &[Place]) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();
             feed.point = point;
-            let own = changed.iter().filter(|((project, _), is_new)| match feed.project {
-                Some(own) => own == *project && !is_new,
-                None => true,
-            });
-            feed.latest.extend(own.map(|(place, _)| *place));
+            feed.latest.extend(changed);
         }
     }
 
     /// Opens a feed. Must not run between the record of a batch and its commit.
-    pub(crate) fn register(&self, project: Option<ProjectId>) -> u64 {
+    pub(crate) fn register(&self) -> u64 {
         let mut registry = self.registry.lock();
         registry.last_id += 1;
         let (id, committed) = (registry.last_id, PersonSet::default());
         let point = Point::default();
-        registry.feeds.push(OpenFeed { id, project, committed, latest: Vec::new(), point });
+        registry.feeds.push(OpenFeed { id, committed, latest: Vec::new(), point });
         id
     }
 

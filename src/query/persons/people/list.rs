@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, BooleanBufferBuilder, RecordBatch};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
@@ -35,7 +35,6 @@ use weir_event::predicate::filter::{Filter, Membership};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_identity::IdentityError;
-use weir_identity::bitmap::Bitmap;
 use weir_identity::person::Person;
 use weir_identity::view::{Flow, View};
 use weir_storage::exact::ExactColumns;
@@ -98,11 +97,10 @@ impl Present {
 }
 
 /// Those who answer, as far as they were shown.
-#[derive(Default)]
 pub(super) struct Listing {
     count: usize,
-    /// Their numbers.
-    all: Bitmap,
+    /// Their numbers, a bit for each that there can be.
+    all: BooleanBufferBuilder,
     /// The first of them, the oldest at the top.
     first: BinaryHeap<Reverse<(i64, i64)>>,
     /// How many of the first are remembered.
@@ -112,10 +110,14 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Nobody yet. The order of this part is found in memory if it ends before `ordered_max`.
-    pub(super) fn of(part: Part, ordered_max: usize) -> Self {
-        let end = part.offset.saturating_add(part.limit);
-        Self { first_max: if end <= ordered_max { end } else { 0 }, ..Self::default() }
+    /// Nobody yet, of those with numbers before `next`. The order of this part is found in memory if it ends before
+    /// `ordered_max`.
+    pub(super) fn of(part: Part, ordered_max: usize, next: i64) -> Self {
+        let (end, numbers) = (part.offset.saturating_add(part.limit), place(next));
+        let mut all = BooleanBufferBuilder::new(numbers);
+        all.append_n(numbers, false);
+        let first_max = if end <= ordered_max { end } else { 0 };
+        Self { count: 0, all, first: BinaryHeap::new(), first_max, left_out: None }
     }
 
     /// Adds rows of [`Present::plan`].
@@ -126,7 +128,9 @@ impl Listing {
         self.count = self.count.saturating_add(rows.num_rows());
         let mut oldest = self.oldest();
         for (number, time) in numbers.iter().zip(times.iter()) {
-            self.all.insert(usize::try_from(*number).unwrap_or(0));
+            if place(*number) < self.all.len() {
+                self.all.set_bit(place(*number), true);
+            }
             if oldest.is_some_and(|oldest| *time <= oldest) || self.first_max == 0 {
                 self.left_out = self.left_out.max(Some(*time));
                 continue;
@@ -183,13 +187,17 @@ impl Listing {
     }
 }
 
+fn place(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
 /// The numbers of the first `count` persons of the list who were not created after `newest` and are among `all`.
 fn along(
     view: &View,
     project: ProjectId,
     newest: UnixMicros,
     count: usize,
-    all: &Bitmap,
+    all: &BooleanBufferBuilder,
     stop: &AtomicBool,
 ) -> Result<Vec<i64>, IdentityError> {
     let mut numbers = Vec::new();
@@ -197,7 +205,7 @@ fn along(
         return Ok(numbers);
     }
     view.scan_listed(project, newest, |number| {
-        if usize::try_from(number).is_ok_and(|own| all.contains(own)) {
+        if place(number) < all.len() && all.get_bit(place(number)) {
             numbers.push(number);
         }
         if numbers.len() < count && !stop.load(Ordering::Relaxed) {
@@ -227,12 +235,13 @@ impl Engine {
     ) -> Result<Found, QueryError> {
         let present = self.persons_now(project).await?;
         let (view, newest) = (Arc::clone(&present.persons.view), present.newest());
+        let next = view.next_number()?;
         let permit = self.permit().await?;
         let plan = self.on_a_thread(move |_| Ok(present.plan(question))).await??;
         let query = DataFrame::new(self.shared.base.clone(), plan);
         let mut answer = self.begin(query, Some(permit));
         let listing = spawned(&self.shared.runtime, async move {
-            let mut listing = Listing::of(part, REMEMBERED_MAX);
+            let mut listing = Listing::of(part, REMEMBERED_MAX, next);
             while let Some(rows) = answer.next().await {
                 listing.add(&rows?);
             }

@@ -63,7 +63,7 @@ impl Asker {
         let plan = present.plan(again(question)).unwrap();
         let rows = DataFrame::new(self.state.clone(), plan).collect();
         // Some parts are beyond it, some not.
-        let mut listing = Listing::of(part, 5);
+        let mut listing = Listing::of(part, 5, view.next_number().unwrap());
         self.runtime.block_on(rows).unwrap().iter().for_each(|rows| listing.add(rows));
         let stop = AtomicBool::new(false);
         listing.found((view, PROJECTS[0]), present.newest(), part, &stop).unwrap()

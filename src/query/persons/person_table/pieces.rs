@@ -192,7 +192,7 @@ impl State {
 impl Pieces {
     /// Watches from now on; there are no files yet.
     pub(super) fn new(identities: &Identities) -> Result<Self, IdentityError> {
-        let (feed, view) = identities.watch_all();
+        let (feed, view) = identities.watch();
         let state = State {
             feed,
             began_at: (view.applied_sequence()?, view.moment()?),
