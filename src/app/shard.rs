@@ -2,8 +2,10 @@
 //! maintenance ([`Shard`]). Failures are isolated: if the log fails, requests to this shard are refused, and nothing
 //! else. Process-wide state is in [`super::node`].
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use tokio::sync::Mutex;
 
@@ -154,6 +156,9 @@ impl Shard {
         if let Some(segments) = log.segments {
             pipeline.keep_spare_segment(tasks, segments, config)?;
         }
+        if role == Role::Serve {
+            remove_person_columns(data_dir);
+        }
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
@@ -253,6 +258,21 @@ impl Shard {
     }
 }
 
+/// Removes the columns of persons that earlier versions cached in files: they hold values of persons who may have been
+/// deleted since.
+fn remove_person_columns(data_dir: &Path) {
+    let path = data_dir.join("person-columns");
+    for removed in [fs::remove_file(path.with_extension("json")), fs::remove_dir_all(&path)] {
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let path = path.display().to_string();
+                tracing::warn!(%error, path, "cannot remove the cached columns of an earlier version");
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The table of the persons of all existing projects.
 fn person_table(
     node: &Node,
@@ -290,4 +310,26 @@ fn read_overrides(tasks: &Tasks, identities: Identities) -> Result<(), TaskError
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::remove_person_columns;
+
+    #[test]
+    fn cached_columns_of_earlier_versions_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        fs::create_dir_all(path.join("person-columns/1")).unwrap();
+        fs::write(path.join("person-columns/1/email"), "a@b.c").unwrap();
+        fs::write(path.join("person-columns.json"), "{}").unwrap();
+        fs::write(path.join("lock"), "").unwrap();
+        for _ in 0..2 {
+            remove_person_columns(path);
+            let left = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+            assert_eq!(left.collect::<Vec<_>>(), ["lock"]);
+        }
+    }
 }
