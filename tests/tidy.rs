@@ -59,7 +59,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("event", 2),
     ("http", 5),
     ("metadata", 2),
-    ("query", 7),
+    ("query", 4),
     ("storage", 6),
     ("synth", 2),
     ("wire", 2),
