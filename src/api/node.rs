@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
+/// Most items of a list, and fields of an object with names of the client's own: an empty item of a few bytes takes hundreds
+/// of bytes as a type. Each list has a lower limit of its own where it is used.
+const ITEMS_MAX: usize = 10_000;
+
 /// Why a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
@@ -349,6 +353,9 @@ impl<T: Content> Content for Vec<T> {
         let Value::Array(list) = value else {
             return Err(NodeError::new(path, "Expected a list."));
         };
+        if list.len() > ITEMS_MAX {
+            return Err(NodeError::new(path, format!("Expected at most {ITEMS_MAX} items.")));
+        }
         // A plain value has no fields: the error names the list.
         let has_fields = matches!(T::FORM, Form::Object(_));
         let read = |(at, own): (usize, &Value)| match has_fields {
@@ -359,7 +366,7 @@ impl<T: Content> Content for Vec<T> {
     }
 
     fn write(&self) -> Option<Value> {
-        let list = || self.iter().map(|own| own.write().unwrap_or_default()).collect();
+        let list = || self.iter().map(|own| own.write_given().unwrap_or_default()).collect();
         (!self.is_empty()).then(list)
     }
 }
@@ -371,7 +378,11 @@ impl<T: Content> Content for BTreeMap<String, T> {
     };
 
     fn read(value: &Value, path: &str) -> Result<Self, NodeError> {
-        let named = object(value, path)?.iter();
+        let named = object(value, path)?;
+        if named.len() > ITEMS_MAX {
+            return Err(NodeError::new(path, format!("Expected at most {ITEMS_MAX} fields.")));
+        }
+        let named = named.iter();
         named.map(|(name, own)| Ok((name.clone(), T::read(own, &join(path, name))?))).collect()
     }
 
@@ -402,5 +413,50 @@ impl JsonSchema for AnyNode {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "object", "required": ["kind"], "properties": {"kind": {"type": "string"}}})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::{Content, ITEMS_MAX, Node};
+    use crate::nodes::insights::TrendsQuery;
+
+    #[test]
+    fn lists_and_objects_are_bounded_before_they_are_read() {
+        for (items, is_read) in [(ITEMS_MAX, true), (ITEMS_MAX + 1, false)] {
+            let series = json!({"series": vec![json!({}); items]});
+            let error = TrendsQuery::read(&series, "").err().map(|error| error.field);
+            assert_eq!(error, (!is_read).then(|| "series".to_owned()));
+            let named = (0..items).map(|at| (at.to_string(), json!(1)));
+            let named = BTreeMap::<String, Value>::read(&Value::Object(named.collect()), "values");
+            assert_eq!(named.is_ok(), is_read);
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        for query in [
+            json!({"kind": "TrendsQuery"}),
+            json!({
+                "kind": "TrendsQuery", "interval": "week", "dateRange": {"date_from": "-7d"},
+                "series": [{"event": "a", "math": "sum", "math_property": "p", "properties": [{"key": "k"}]}, {}],
+                "trendsFilter": {"display": "ActionsPie", "formulaNodes": [{"formula": "A"}]},
+                "compareFilter": {"compare": true}, "samplingFactor": 1.0,
+                "breakdownFilter": {"breakdown": ["a", 1], "breakdown_limit": 3},
+            }),
+        ] {
+            // What is absent, null, false or empty says the same.
+            let mut sent = query.clone();
+            sent["filterTestAccounts"] = json!(false);
+            sent["properties"] = json!(null);
+            let read = TrendsQuery::read(&sent, "").unwrap();
+            let written = read.query();
+            assert_eq!(TrendsQuery::read(&written, "").unwrap(), read);
+            assert_eq!(written, query);
+        }
     }
 }

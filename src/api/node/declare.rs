@@ -127,6 +127,10 @@ macro_rules! node {
             fn write(&self) -> Option<serde_json::Value> {
                 $crate::node::write(self)
             }
+
+            fn write_given(&self) -> Option<serde_json::Value> {
+                Some($crate::node::Node::query(self))
+            }
         }
 
         impl $node {
