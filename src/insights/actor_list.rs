@@ -131,22 +131,26 @@ impl ActorsQuery {
     ///
     /// A field is malformed, has too much, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, InsightError> {
-        let sent = parse::<nodes::ActorsQuery>(query)?;
-        let source = sent.source.as_ref();
-        let source = source.map(|AnyNode(source)| SqlQuery::parse(source).map_err(of_source));
-        Ok(Self { source: source.transpose()?, ..Self::of(&sent, Unit::Persons)? })
+        Self::of(&parse(query)?)
     }
 
-    /// Reads a node whose source is an insight, about actors of this kind.
+    /// The list of a node whose source is none, or SQL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn of(sent: &nodes::ActorsQuery) -> Result<Self, InsightError> {
+        let source = sent.source.as_ref();
+        let source = source.map(|AnyNode(source)| SqlQuery::parse(source).map_err(of_source));
+        Ok(Self { source: source.transpose()?, ..Self::behind(sent, Unit::Persons)? })
+    }
+
+    /// The list of a node whose source is an insight, about actors of this kind.
     ///
     /// # Errors
     ///
     /// A field is malformed, or has too much.
-    pub fn behind(query: &Value, unit: Unit) -> Result<Self, NodeError> {
-        Self::of(&parse::<nodes::ActorsQuery>(query)?, unit)
-    }
-
-    fn of(sent: &nodes::ActorsQuery, unit: Unit) -> Result<Self, NodeError> {
+    pub fn behind(sent: &nodes::ActorsQuery, unit: Unit) -> Result<Self, NodeError> {
         let usual = match unit {
             Unit::Persons => &SELECT[..],
             Unit::Groups(_) => &["group"],

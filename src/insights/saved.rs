@@ -50,7 +50,7 @@ pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
 /// Applies the filters of a dashboard to the node of an insight: the date range replaces that of the node, the
 /// properties are combined with those of the node by AND, the breakdown replaces that of kinds that support one.
 fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
-    let Frame { date_from: from, date_to: to, explicit_date, properties, breakdown_filter: _ } =
+    let Frame { date_from: from, date_to: to, explicit_date, properties, breakdown_filter } =
         Option::<Frame>::read(filters, "filters")?.unwrap_or_default();
     let Value::Object(query) = query else { return Ok(()) };
     let is_of_events = query.get("kind").is_some_and(|kind| kind == event_list::KIND);
@@ -73,10 +73,10 @@ fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
         query.insert("properties".to_owned(), both);
     }
     let kind = query.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if let Some(breakdown) = filters.get("breakdown_filter").filter(|own| !own.is_null())
+    if let Some(breakdown) = breakdown_filter.write()
         && WITH_BREAKDOWN.contains(&kind)
     {
-        query.insert("breakdownFilter".to_owned(), breakdown.clone());
+        query.insert("breakdownFilter".to_owned(), breakdown);
     }
     Ok(())
 }

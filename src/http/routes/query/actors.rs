@@ -13,7 +13,7 @@ use crate::routes::persons::body::listed;
 use crate::routes::query;
 use crate::routes::query::insight::{invalid, problem, settings, unwrapped};
 use weir_api::node::{AnyNode, NodeError, Texts};
-use weir_api::nodes::check::{is_nothing, parse};
+use weir_api::nodes::check::{check, is_nothing, parse};
 use weir_api::nodes::filter::Properties;
 use weir_api::nodes::lists as nodes;
 use weir_api::nodes::lists::ListQuery;
@@ -91,6 +91,7 @@ impl ActorsQuestion {
             return Ok(Self::List(Box::new(list), None));
         }
         if SOURCES.contains(&kind) {
+            check(node).map_err(invalid)?;
             let point = Box::new(behind(node, "", None).map_err(invalid)?);
             let part = Part { offset: 0, limit: LIMIT };
             return Ok(Self::Behind { point, part, columns: vec!["id"] });
@@ -100,7 +101,7 @@ impl ActorsQuestion {
             (source, source.get("kind").and_then(Value::as_str).unwrap_or_default())
         });
         let Some((source, kind)) = of_point.filter(|(_, kind)| *kind != SQL) else {
-            let list = ActorsQuery::parse(node).map_err(problem)?;
+            let list = ActorsQuery::of(&outer).map_err(problem)?;
             return Ok(Self::List(Box::new(list), None));
         };
         if !SOURCES.contains(&kind) {
@@ -118,7 +119,7 @@ impl ActorsQuestion {
                 Ok(Self::Behind { point, part, columns })
             }
             None => {
-                let list = ActorsQuery::behind(node, point.actors.unit()).map_err(invalid)?;
+                let list = ActorsQuery::behind(&outer, point.actors.unit()).map_err(invalid)?;
                 Ok(Self::List(Box::new(list), Some(point)))
             }
         }

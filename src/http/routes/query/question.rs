@@ -10,7 +10,6 @@ use crate::response::Problem;
 use crate::routes::query::actors::{ActorsQuestion, SOURCES};
 use crate::routes::query::insight::{invalid, problem};
 use crate::routes::query::unknown;
-use weir_api::nodes::check;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -49,7 +48,6 @@ impl Question {
     ///
     /// 400: its kind or a field is unknown, or a field is malformed or requests something that is not available.
     pub(in crate::routes) fn parse(kind: Option<&str>, node: &Value) -> Result<Self, Problem> {
-        check::check(node).map_err(|error| invalid(&error))?;
         match kind {
             Some(kind) if insight::KINDS.contains(&kind) => {
                 let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
