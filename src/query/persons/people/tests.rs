@@ -107,7 +107,7 @@ fn the_table_and_a_naive_look_agree() {
     let asker = Asker::new();
     let runtime = &asker.runtime;
     let (mut kept, mut reopened) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..24 {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
