@@ -1,10 +1,11 @@
 //! Early access features: features that people may try before they are released to all.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::accounts::User;
+use crate::enrolment::Stage;
 use crate::flags::MinimalFlag;
 
 /// An early access feature.
@@ -21,7 +22,7 @@ pub struct Feature {
     /// What it does.
     pub description: String,
     /// Whether people may enrol in the flag.
-    #[schemars(schema_with = "stage")]
+    #[schemars(with = "Stage")]
     pub stage: String,
     /// Where it is described.
     pub documentation_url: String,
@@ -34,8 +35,4 @@ pub struct Feature {
     /// What the caller may do with it.
     #[schemars(extend("enum" = ["editor", "viewer"]))]
     pub user_access_level: String,
-}
-
-fn stage(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"$ref": "#/components/schemas/Stage"})
 }

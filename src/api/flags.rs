@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::accounts::{Role, User};
+use crate::enrolment::EarlyAccessSummary;
 
 /// A flag.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
@@ -42,7 +43,7 @@ pub struct Flag {
     /// Always empty: there are no surveys.
     pub surveys: Map<String, Value>,
     /// The early access feature that has the flag, by its id.
-    #[schemars(extend("additionalProperties" = json!({"$ref": "#/components/schemas/EarlyAccessSummary"})))]
+    #[schemars(with = "BTreeMap<String, EarlyAccessSummary<'static>>")]
     pub features: Map<String, Value>,
     /// Kept for the client, without effect.
     pub rollback_conditions: Value,

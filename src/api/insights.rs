@@ -10,6 +10,7 @@ pub mod retention;
 pub mod series;
 pub mod value;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -21,8 +22,9 @@ use crate::insights::retention::Row;
 use crate::insights::series::Series;
 
 /// The answer of an insight of any kind: `results` of `POST query/`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 #[serde(untagged)]
+#[schemars(inline)]
 pub enum Answer {
     /// Of a correlation.
     Correlations(Correlations),

@@ -5,9 +5,12 @@
 
 pub mod accounts;
 pub mod activity;
+pub mod capture;
 pub mod cohorts;
 pub mod definitions;
+pub mod documents;
 pub mod early_access;
+pub mod enrolment;
 pub mod events;
 pub mod flags;
 pub mod groups;
@@ -19,5 +22,6 @@ pub mod persons;
 pub mod projects;
 pub mod query;
 pub mod schedules;
+pub mod sdk;
 pub mod sharing;
 pub mod warnings;

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
 use serde_json::Value;
 
+use crate::insights;
 use crate::nodes::actors::{FunnelCorrelationActorsQuery, FunnelsActorsQuery, InsightActorsQuery};
 use crate::nodes::correlation::FunnelCorrelationQuery;
 use crate::nodes::frame::Frame;
@@ -111,4 +113,192 @@ pub struct Question {
     pub filters_override: Option<Frame>,
     /// Values of the variables of SQL, by their ids
     pub variables_override: Option<BTreeMap<String, Variable>>,
+}
+
+/// A warning beside an answer: what may explain it.
+#[derive(Clone, Debug, JsonSchema, PartialEq, Eq, Serialize)]
+#[schemars(inline)]
+pub struct Warning {
+    /// Its machine-readable code.
+    #[schemars(extend("enum" = ["unknown_event"]))]
+    pub code: &'static str,
+    /// The name that it is about.
+    pub name: String,
+    /// Its text.
+    pub detail: String,
+}
+
+/// Execution time of a phase of a query, in PostHog's short names.
+#[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Serialize)]
+#[schemars(inline)]
+pub struct Timing {
+    /// The phase.
+    pub k: &'static str,
+    /// Its duration in seconds.
+    pub t: f64,
+}
+
+/// The fields of every answer to a node that depend on the request, not on the data.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Envelope<'a> {
+    /// The zone of its dates.
+    pub timezone: &'a str,
+    /// Whether the answer was kept from before.
+    pub is_cached: bool,
+    /// When it was computed.
+    pub last_refresh: String,
+    /// When clients may ask for another one.
+    pub next_allowed_client_refresh: String,
+    /// The key under which it is kept.
+    pub cache_key: String,
+    /// Always null.
+    pub error: (),
+    /// Always null.
+    pub query_status: (),
+}
+
+/// The answer to the node of an insight.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct InsightAnswer {
+    /// Series, edges of paths, rows of a retention, steps of a funnel, what correlates.
+    pub results: insights::Answer,
+    /// Always false.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+    /// Execution times.
+    pub timings: Vec<Timing>,
+    /// What may explain the answer; absent if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Warning>")]
+    pub warnings: Option<Vec<Warning>>,
+    /// The rest.
+    #[serde(flatten)]
+    pub envelope: Envelope<'static>,
+}
+
+/// The answer to a node of SQL.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SqlNodeAnswer {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// Name and type of each column.
+    pub types: Vec<(String, String)>,
+    /// Rows, in the order of the columns.
+    pub results: Vec<Vec<Value>>,
+    /// Whether there are rows behind the LIMIT that ends the query.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+    /// The SQL as it was sent.
+    pub query: String,
+    /// The LIMIT that ends the query.
+    pub limit: Option<u64>,
+    /// Rows that the query skips.
+    pub offset: u64,
+    /// Execution times.
+    pub timings: Vec<Timing>,
+    /// What may explain the answer; absent if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Warning>")]
+    pub warnings: Option<Vec<Warning>>,
+    /// The rest.
+    #[serde(flatten)]
+    pub envelope: Envelope<'static>,
+}
+
+/// The answer to a node that lists selected columns.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ListAnswer {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// Their types.
+    pub types: Vec<String>,
+    /// Rows, in the order of the columns.
+    pub results: Vec<Vec<Value>>,
+    /// Whether there are more rows.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+    /// Most rows.
+    pub limit: u64,
+    /// Rows before the first one.
+    pub offset: u64,
+    /// Of actors: how many no longer exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub missing_actors_count: Option<u64>,
+    /// Execution times.
+    pub timings: Vec<Timing>,
+    /// What may explain the answer; absent if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Warning>")]
+    pub warnings: Option<Vec<Warning>>,
+    /// The rest.
+    #[serde(flatten)]
+    pub envelope: Envelope<'static>,
+}
+
+/// The answer to a node.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Answer {
+    /// Rows of SQL.
+    Sql(SqlNodeAnswer),
+    /// A list of selected columns.
+    List(ListAnswer),
+    /// An insight.
+    Insight(InsightAnswer),
+}
+
+/// What became of a query whose answer comes later.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct QueryLater {
+    /// The status, with the answer.
+    pub query_status: Ended,
+}
+
+/// The status of a query, with its answer once there is one.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+pub struct Ended {
+    /// The status.
+    #[serde(flatten)]
+    pub status: QueryStatus<'static>,
+    /// The answer.
+    pub results: Option<Answer>,
+}
+
+/// The status of a query, as PostHog's clients read it.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+pub struct QueryStatus<'s> {
+    /// Under which the client asks for it.
+    pub id: &'s str,
+    /// The project.
+    pub team_id: i64,
+    /// Whether the client does not wait.
+    pub query_async: bool,
+    /// Whether it has ended.
+    pub complete: bool,
+    /// Whether it has failed.
+    pub error: bool,
+    /// Why; null also where that says something about the server.
+    pub error_message: Option<&'s str>,
+    /// When it began.
+    pub start_time: String,
+    /// The same.
+    pub pickup_time: String,
+    /// When it ended.
+    pub end_time: Option<String>,
+    /// Until when the answer is kept.
+    pub expiration_time: Option<String>,
+    /// Always null.
+    pub query_progress: (),
+    /// Always null.
+    pub labels: (),
+    /// Always null.
+    pub task_id: (),
+    /// Always null.
+    pub insight_id: (),
+    /// Always null.
+    pub dashboard_id: (),
 }

@@ -2,11 +2,16 @@
 //! from the input and output types of its operation; `document` assembles the whole description.
 
 pub mod bodies;
-pub mod by_hand;
+mod components;
 pub mod document;
+mod sdk;
 
 use hyper::StatusCode;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+/// An object with any fields.
+pub(super) type AnyObject = Map<String, Value>;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -126,7 +131,7 @@ impl Success {
     }
 }
 
-/// Either of two types, where a route function answers one or the other; has no values.
+/// One of two types.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged, inline)]
 #[expect(dead_code, reason = "stands in the description alone")]
@@ -153,9 +158,16 @@ pub(super) enum Kind {
     Uuid,
     Boolean,
     Integer,
+    /// At least this.
+    From(i64),
     Between(i64, i64),
     OneOf(&'static [&'static str]),
     Texts,
+    /// A type, or this word.
+    Or(&'static Kind, &'static str),
+    /// A number or a uuid.
+    IntegerOrUuid,
+    Time,
 }
 
 impl Parameter {
@@ -196,6 +208,26 @@ impl Parameter {
     /// One of these words.
     pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -> Self {
         Self::new(name, Kind::OneOf(words))
+    }
+
+    /// A number of at least this.
+    pub(super) const fn from(name: &'static str, min: i64) -> Self {
+        Self::new(name, Kind::From(min))
+    }
+
+    /// A type, or this word.
+    pub(super) const fn or(name: &'static str, kind: &'static Kind, word: &'static str) -> Self {
+        Self::new(name, Kind::Or(kind, word))
+    }
+
+    /// A number or a uuid.
+    pub(super) const fn integer_or_uuid(name: &'static str) -> Self {
+        Self::new(name, Kind::IntegerOrUuid)
+    }
+
+    /// A point in time.
+    pub(super) const fn time(name: &'static str) -> Self {
+        Self::new(name, Kind::Time)
     }
 
     /// Texts; the parameter is repeated for each.

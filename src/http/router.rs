@@ -142,7 +142,7 @@ impl Router {
         let links = shared::Links::new(&app.node.clock, requests_max_bytes);
         let desk = Arc::new(desk);
         // A test checks that the description can be read; without it bodies may have any fields.
-        let bodies = Bodies::described().unwrap_or_default();
+        let bodies = Bodies::described();
         Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use weir_api::insights;
 use weir_api::node::NodeError;
+use weir_api::query::{Timing, Warning};
 use weir_query::output::lists::{Lists, Took};
 
 /// A result, as two parts of a JSON object.
@@ -48,32 +49,10 @@ pub struct Told {
     pub timings: Vec<Timing>,
 }
 
-/// Execution time of a phase of a query, in PostHog's short names.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Timing {
-    /// The phase.
-    pub k: &'static str,
-    /// Its duration in seconds.
-    pub t: f64,
-}
-
-/// A warning that is returned beside the result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Warning {
-    /// Its machine-readable code.
-    pub code: &'static str,
-    /// The name that it is about.
-    pub name: String,
-    /// Its text.
-    pub detail: String,
-}
-
-impl Timing {
-    /// The phases of a query: planning and execution.
-    pub fn of(took: Took) -> Vec<Self> {
-        let phases = [("./plan", took.planning), ("./execute", took.execution)];
-        phases.map(|(k, time)| Self { k, t: time.as_secs_f64() }).to_vec()
-    }
+/// The phases of a query: planning and execution.
+pub fn timings(took: Took) -> Vec<Timing> {
+    let phases = [("./plan", took.planning), ("./execute", took.execution)];
+    phases.map(|(k, time)| Timing { k, t: time.as_secs_f64() }).to_vec()
 }
 
 impl Answered {
@@ -141,7 +120,7 @@ impl Answered {
             offset,
             query: None,
             missing_actors_count,
-            timings: Timing::of(took),
+            timings: timings(took),
         };
         Self::of_rows(rows, &told, (is_lasting, events))
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::answered::{Answered, Timing, Told};
+use crate::answered::{Answered, Told, timings};
 use crate::dependence::Dependence;
 use crate::interval::Interval;
 use crate::selection::Selection;
@@ -117,7 +117,7 @@ impl SqlQuery {
             let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
             let query = Some(self.text.clone());
             let (limit, offset) = (page.limit, page.offset);
-            let (missing_actors_count, timings) = (None, Timing::of(took));
+            let (missing_actors_count, timings) = (None, timings(took));
             let told = Told {
                 columns,
                 types,

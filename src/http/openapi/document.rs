@@ -1,5 +1,5 @@
 //! The whole OpenAPI description: [`text`] makes `schemas/openapi.json` from the tables of endpoints, the words and
-//! shapes in them, and `schemas/openapi/by_hand.json`, which has the parts that no type describes yet.
+//! shapes in them, `components`, and the descriptions of public endpoints in `sdk`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,14 +8,23 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::openapi::{Body, Kind, Paging, Parameter, Shape, Success, Words};
+use crate::openapi::components::{component, parameter};
+use crate::openapi::{
+    Body, Kind, Paging, Parameter, SchemaOf, Shape, Success, Words, components, sdk,
+};
 use crate::rendering::Renderings;
 use crate::table::{Endpoint, TABLE};
-use weir_event::json;
 
-/// Paths, responses, parameters and schemas that are still written by hand.
-pub const BY_HAND: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/openapi/by_hand.json"));
+/// What holds for all endpoints.
+const ABOUT: &str = "An event-analytics server that speaks the API of PostHog: events in, persons, flags and SQL out.\n\nEvery \
+    path may be written with or without a slash at its end. `/api/environments/` is another name of `/api/projects/`; \
+    `/api/person/`, `/api/event/`, `/api/event_definition/`, `/api/property_definition/`, `/api/feature_flag/` and \
+    `/api/cohort/` mean the project that the asker uses. HEAD is answered where GET is, OPTIONS everywhere, for browsers. \
+    Another method gets 405 with `Allow`, an unknown path 404.\n\nManagement endpoints answer JSON; a `format` or an \
+    `Accept` that they cannot meet gets 404 or 406. Bodies are JSON objects; fields that are not named here are refused, \
+    and numbers and texts are taken for each other where that loses nothing. Every error of theirs is an \
+    `Error`.\n\nEvents are taken compressed too: gzip, deflate, br, zstd, lz4, lz64, by `Content-Encoding` or as the \
+    bytes tell.";
 
 /// Responses of every management endpoint.
 const RESPONSES: [(&str, &str); 6] = [
@@ -52,15 +61,11 @@ const OF_BOTH: [&str; 2] = ["feature_flags", "projects"];
 const LEVELS: usize = 3;
 
 /// The text of `schemas/openapi.json`.
-///
-/// # Errors
-///
-/// The handwritten part is not JSON.
-pub fn text() -> Result<String, serde_json::Error> {
+pub fn text() -> String {
     let mut text = String::new();
-    write_value(&mut text, &document()?, 0);
+    write_value(&mut text, &document(), 0);
     text.push('\n');
-    Ok(text)
+    text
 }
 
 /// Writes `value`, which is nested `depth` levels deep.
@@ -81,19 +86,12 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
 }
 
 /// The description.
-///
-/// # Errors
-///
-/// The handwritten part is not JSON.
-pub(super) fn document() -> Result<Value, serde_json::Error> {
-    let mut document: Map<String, Value> = match json::read(BY_HAND.as_bytes())? {
-        Value::Object(document) => document,
-        _ => Map::new(),
-    };
+pub(super) fn document() -> Value {
     let mut schemas = Schemas::new();
+    let mut paths = Map::new();
+    let path_items = sdk::describe(&mut paths, &mut schemas);
     for endpoint in TABLE {
         let (words, shape) = endpoint.described();
-        let Some(Value::Object(paths)) = document.get_mut("paths") else { continue };
         let item = paths.entry(written(endpoint.path)).or_insert_with(|| json!({}));
         let Value::Object(item) = item else { continue };
         let parameters = path_parameters(endpoint.path);
@@ -105,24 +103,21 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
             item.insert(method.to_lowercase(), described);
         }
     }
-    let components = document.get_mut("components").and_then(|all| all.get_mut("schemas"));
-    if let Some(Value::Object(named)) = components {
-        named.extend(schemas.into_named());
-    }
-    Ok(Value::Object(document))
-}
-
-/// The schemas that operations refer to by their names.
-#[cfg(test)]
-pub(crate) fn named_schemas() -> Map<String, Value> {
-    let mut schemas = Schemas::new();
-    for endpoint in TABLE {
-        let (words, shape) = endpoint.described();
-        for method in endpoint.methods() {
-            schemas.described(endpoint, &words, &shape, method);
-        }
-    }
-    schemas.into_named()
+    let responses = components::responses(&mut schemas);
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Weir", "version": "1", "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": components::security_schemes(),
+            "parameters": components::parameters(),
+            "headers": components::headers(),
+            "responses": responses,
+            "pathItems": path_items,
+            "schemas": schemas.into_named(),
+        },
+    })
 }
 
 /// A path of a table in the notation of OpenAPI.
@@ -152,11 +147,6 @@ fn path_parameters(path: &str) -> Vec<Value> {
         other.map_or(name, |(_, _, component)| component)
     });
     owner.into_iter().chain(own).map(|name| component("parameters", name)).collect()
-}
-
-/// A reference to a component.
-fn component(kind: &str, name: &str) -> Value {
-    json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
 /// The id and the tag of an operation.
@@ -190,7 +180,7 @@ fn names(endpoint: &Endpoint, words: &Words, shape: &Shape, method: &str) -> (St
 }
 
 /// Generates schemas, and collects those that have names.
-struct Schemas {
+pub(super) struct Schemas {
     /// For input: a field that has a default may be absent.
     bodies: SchemaGenerator,
     /// For output: a field is always present, unless it is skipped.
@@ -208,6 +198,16 @@ impl Schemas {
             bodies: settings().for_deserialize().into_generator(),
             answers: settings().for_serialize().into_generator(),
         }
+    }
+
+    /// The schema of a type that is sent.
+    pub(super) fn sent(&mut self, schema: SchemaOf) -> Value {
+        plain_of(schema(&mut self.bodies))
+    }
+
+    /// The schema of a type that is answered.
+    pub(super) fn answered(&mut self, schema: SchemaOf) -> Value {
+        plain_of(schema(&mut self.answers))
     }
 
     fn into_named(mut self) -> Map<String, Value> {
@@ -251,7 +251,7 @@ impl Schemas {
     }
 
     fn body(&mut self, body: &Body) -> Value {
-        let mut schema = plain_of((body.schema)(&mut self.bodies));
+        let mut schema = self.sent(body.schema);
         if !body.required.is_empty() {
             schema = json!({"allOf": [schema, {"required": body.required}]});
         }
@@ -306,7 +306,7 @@ impl Schemas {
         match schema {
             None => json!({"description": says}),
             Some(schema) => {
-                let schema = plain_of(schema(&mut self.answers));
+                let schema = self.answered(*schema);
                 json!({"description": says, "content": {"application/json": {"schema": schema}}})
             }
         }
@@ -327,29 +327,6 @@ fn query_parameters(endpoint: &Endpoint, shape: &Shape, has_body: bool) -> Vec<V
     let format = (endpoint.renderings == Renderings::JsonOrCsv).then_some("format");
     let shared = paging.iter().copied().chain(format);
     own.chain(shared.map(|name| component("parameters", name))).collect()
-}
-
-fn parameter(parameter: &Parameter) -> Value {
-    let schema = match parameter.kind {
-        Kind::Shared => return component("parameters", parameter.name),
-        Kind::Text => json!({"type": "string"}),
-        Kind::Uuid => json!({"type": "string", "format": "uuid"}),
-        Kind::Boolean => json!({"type": "boolean"}),
-        Kind::Integer => json!({"type": "integer"}),
-        Kind::Between(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Kind::OneOf(words) => json!({"type": "string", "enum": words}),
-        Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-    };
-    let mut described = json!({"name": parameter.name, "in": "query", "schema": schema});
-    if let Value::Object(fields) = &mut described {
-        if !parameter.about.is_empty() {
-            fields.insert("description".to_owned(), json!(parameter.about));
-        }
-        if parameter.is_required {
-            fields.insert("required".to_owned(), json!(true));
-        }
-    }
-    described
 }
 
 fn add_format(name: &str, schema: &mut Value) {

@@ -1,9 +1,8 @@
 //! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what a stage does to
-//! the flag of a feature; SDKs receive a [`Summary`].
+//! the flag of a feature; SDKs receive a [`summary`].
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -20,36 +19,25 @@ use crate::routes::feature_flags::body::minimal;
 use crate::routes::user_body::user;
 use crate::rows::PAGE_MAX_BYTES;
 use weir_api::early_access as api;
+use weir_api::enrolment::EarlyAccessSummary;
 use weir_metadata::Metadata;
 use weir_metadata::early_access::{EarlyAccessFeature, FeatureEditor, FeaturePatch, Stage};
 use weir_metadata::flags::FlagId;
 use weir_metadata::snapshot::Snapshot;
 
-/// A feature as sent to SDKs and shown in flags.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Summary<'f> {
-    pub(super) id: Uuid,
-    pub(super) name: &'f str,
-    pub(super) description: &'f str,
-    pub(super) stage: &'f str,
-    pub(super) documentation_url: &'f str,
-    pub(super) payload: Value,
-    pub(super) flag_key: &'f str,
-}
-
-impl<'f> Summary<'f> {
-    /// The summary of a feature whose flag has this key.
-    pub(super) fn of(feature: &'f EarlyAccessFeature, flag_key: &'f str) -> Self {
-        Self {
-            id: feature.id,
-            name: &feature.name,
-            description: &feature.description,
-            stage: feature.stage.name(),
-            documentation_url: &feature.documentation_url,
-            payload: feature.payload.clone(),
-            flag_key,
-        }
+/// The summary of a feature whose flag has this key.
+pub(super) fn summary<'f>(
+    feature: &'f EarlyAccessFeature,
+    flag_key: &'f str,
+) -> EarlyAccessSummary<'f> {
+    EarlyAccessSummary {
+        id: feature.id.to_string(),
+        name: &feature.name,
+        description: &feature.description,
+        stage: feature.stage.name(),
+        documentation_url: &feature.documentation_url,
+        payload: feature.payload.clone(),
+        flag_key,
     }
 }
 

@@ -3,10 +3,10 @@
 
 use hyper::header::HeaderValue;
 use hyper::{StatusCode, header};
-use serde::Serialize;
 
 use crate::request::Request;
 use crate::response::Response;
+use weir_api::sdk::Server;
 use weir_app::App;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -17,17 +17,6 @@ enum Form {
     Html,
     Json,
     Word,
-}
-
-/// The JSON response.
-#[derive(Debug, Serialize)]
-struct Body<'a> {
-    name: &'static str,
-    version: &'static str,
-    ready: bool,
-    /// Reason if the server is not ready.
-    reason: Option<&'a str>,
-    schema: &'static str,
 }
 
 /// `GET /`.
@@ -61,7 +50,7 @@ fn answer(form: Form, unready: Option<&str>) -> Response {
         Form::Json => {
             let ready = unready.is_none();
             let (name, version, schema) = ("weir", VERSION, "/api/schema/");
-            let body = Body { name, version, ready, reason: unready, schema };
+            let body = Server { name, version, ready, reason: unready, schema };
             Response::json(StatusCode::OK, &body)
         }
     };

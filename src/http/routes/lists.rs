@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::early_access_features::Summary;
+use crate::routes::early_access_features::summary;
+use weir_api::enrolment::EarlyAccessSummary;
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_event::key_kind::KeyKind;
@@ -59,26 +60,30 @@ pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Proble
 }
 
 /// The features of a project, and the flags with enrolment that belong to no feature.
-fn features(metadata: &Snapshot, project: ProjectId) -> impl Iterator<Item = Summary<'_>> {
+fn features(
+    metadata: &Snapshot,
+    project: ProjectId,
+) -> impl Iterator<Item = EarlyAccessSummary<'_>> {
     let flags = metadata.flags(project);
     let made = metadata.features(project).iter().filter_map(|feature| {
         let flag = flags.iter().find(|flag| flag.id == feature.flag)?;
-        Some(Summary::of(feature, &flag.key))
+        Some(summary(feature, &flag.key))
     });
     let others = flags.iter().filter(|flag| metadata.feature_of(flag).is_none());
     made.chain(others.filter_map(|flag| implied(flag)))
 }
 
 /// The summary of a flag with enrolment that belongs to no feature.
-fn implied(flag: &StoredFlag) -> Option<Summary<'_>> {
+fn implied(flag: &StoredFlag) -> Option<EarlyAccessSummary<'_>> {
     let enrols = flag.filters.as_object().is_some_and(has_enrollment);
     let payload = flag.filters.get("payloads").and_then(|payloads| payloads.get("true"));
-    (flag.active && enrols).then(|| Summary {
+    (flag.active && enrols).then(|| EarlyAccessSummary {
         // Deterministic: the same on every server and after every restart.
         id: Uuid::new_v5(
             &Uuid::NAMESPACE_OID,
             format!("early access feature {}", flag.id).as_bytes(),
-        ),
+        )
+        .to_string(),
         name: &flag.key,
         description: &flag.name,
         stage: DEFAULT_STAGE,
@@ -90,7 +95,7 @@ fn implied(flag: &StoredFlag) -> Option<Summary<'_>> {
 
 struct Body<'f> {
     name: &'static str,
-    items: Vec<Summary<'f>>,
+    items: Vec<EarlyAccessSummary<'f>>,
 }
 
 impl Serialize for Body<'_> {

@@ -11,7 +11,7 @@ use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::{Fields, empty, refused};
 use crate::members::{Member, Members};
-use crate::openapi::{Parameter, Shape, by_hand};
+use crate::openapi::{Parameter, Shape};
 use crate::operation::input::{InQuery, Named, input, part};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
@@ -24,6 +24,7 @@ use crate::routes::documents::sent::{COPIED, Copied};
 use crate::routes::documents::shown::Shown;
 use crate::routes::documents::{boards, form, rights, tiles};
 use crate::routes::store::problem;
+use weir_api::documents as api;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
@@ -191,7 +192,7 @@ input! {
 
 impl Operation for MoveTile {
     type Who = Principal;
-    type Out = Shown<by_hand::Dashboard>;
+    type Out = Shown<api::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
@@ -241,7 +242,7 @@ input! {
 
 impl Operation for CopyTile {
     type Who = Principal;
-    type Out = Shown<by_hand::Dashboard>;
+    type Out = Shown<api::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
@@ -283,7 +284,7 @@ input! {
 
 impl Operation for ReorderTiles {
     type Who = Principal;
-    type Out = Shown<by_hand::Dashboard>;
+    type Out = Shown<api::Dashboard>;
     const SCOPE: &'static str = "dashboard:write";
 
     async fn look_up(cx: &Context<Principal>, path: &Named) -> Result<(), Problem> {
@@ -408,7 +409,7 @@ async fn edited(
         Vec<(Kind, i64)>,
         impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send + 'static,
     ),
-) -> Result<Shown<by_hand::Dashboard>, Problem> {
+) -> Result<Shown<api::Dashboard>, Problem> {
     let (user, (others, edit)) = (cx.user(), edit);
     let key = DocumentKey { project: cx.who.project.id, kind: Kind::Dashboard, id };
     let write =
@@ -445,7 +446,7 @@ impl InQuery for Json {
 
 impl Operation for RunInsights {
     type Who = Principal;
-    type Out = Shown<by_hand::DashboardsRunInsightsRetrieveAnswer>;
+    type Out = Shown<api::InsightsRun>;
     const SCOPE: &'static str = "query:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {

@@ -3,10 +3,12 @@
 
 use std::collections::HashSet;
 
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, check_chars, not_a_choice, null, refused};
 use crate::response::Problem;
+use weir_api::documents::{ActionStep, TileWrite};
 use weir_api::node::NodeError;
 use weir_api::nodes::check;
 use weir_insights::action::{Action, STEPS_MAX};
@@ -171,8 +173,9 @@ fn id(item: &Value) -> Option<i64> {
 }
 
 /// The schemas of the fields of a kind.
-pub(super) fn properties(kind: Kind) -> Map<String, Value> {
-    table(kind).iter().map(|(name, form)| ((*name).to_owned(), form.schema())).collect()
+pub(super) fn properties(kind: Kind, generator: &mut SchemaGenerator) -> Map<String, Value> {
+    let described = |(name, form): &Field| ((*name).to_owned(), form.schema(generator));
+    table(kind).iter().map(described).collect()
 }
 
 /// Reads the fields that were sent; for a new document, the others get their defaults.
@@ -209,7 +212,7 @@ impl Form {
     }
 
     /// The JSON schema of the values that a client may send.
-    fn schema(self) -> Value {
+    fn schema(self, generator: &mut SchemaGenerator) -> Value {
         match self {
             Self::Text(most) => json!({"type": "string", "maxLength": most}),
             Self::NullableText(most) => json!({"type": ["string", "null"], "maxLength": most}),
@@ -237,11 +240,11 @@ impl Form {
             }),
             Self::Tiles => json!({
                 "type": "array", "maxItems": TILES_MAX,
-                "items": {"$ref": "#/components/schemas/TileWrite"},
+                "items": generator.subschema_for::<TileWrite>(),
             }),
             Self::Steps => json!({
                 "type": "array", "maxItems": STEPS_MAX,
-                "items": {"$ref": "#/components/schemas/ActionStep"},
+                "items": generator.subschema_for::<ActionStep>(),
             }),
         }
     }

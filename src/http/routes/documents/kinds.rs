@@ -7,11 +7,12 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 
 use crate::auth::Principal;
-use crate::openapi::{Parameter, Shape, by_hand};
+use crate::openapi::{Parameter, Shape};
 use crate::operation::Context;
 use crate::operation::input::InPath;
 use crate::response::Problem;
 use crate::routes::store::problem;
+use weir_api::documents as api;
 use weir_metadata::documents::{Document, Kind};
 
 /// The sort orders of all lists.
@@ -64,8 +65,8 @@ impl DocumentKind for Actions {
     const READ: &'static str = "action:read";
     const WRITE: &'static str = "action:write";
     const WRITTEN: &'static str = "ActionWrite";
-    type Shown = by_hand::Action;
-    type Listed = by_hand::Action;
+    type Shown = api::Action;
+    type Listed = api::Action;
 
     fn describe_list(shape: &mut Shape) {
         let own = [Parameter::shared("search"), Parameter::integer("created_by"), ORDER];
@@ -82,8 +83,8 @@ impl DocumentKind for Annotations {
     const READ: &'static str = "annotation:read";
     const WRITE: &'static str = "annotation:write";
     const WRITTEN: &'static str = "AnnotationWrite";
-    type Shown = by_hand::Annotation;
-    type Listed = by_hand::Annotation;
+    type Shown = api::Annotation;
+    type Listed = api::Annotation;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([
@@ -104,8 +105,8 @@ impl DocumentKind for Dashboards {
     const READ: &'static str = "dashboard:read";
     const WRITE: &'static str = "dashboard:write";
     const WRITTEN: &'static str = "DashboardWrite";
-    type Shown = by_hand::Dashboard;
-    type Listed = by_hand::Dashboard;
+    type Shown = api::Dashboard;
+    type Listed = api::Dashboard;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([
@@ -132,8 +133,8 @@ impl DocumentKind for Insights {
     const READ: &'static str = "insight:read";
     const WRITE: &'static str = "insight:write";
     const WRITTEN: &'static str = "InsightWrite";
-    type Shown = by_hand::Insight;
-    type Listed = by_hand::InsightInList;
+    type Shown = api::Insight;
+    type Listed = api::InsightInList;
 
     fn describe_list(shape: &mut Shape) {
         shape.query.extend([

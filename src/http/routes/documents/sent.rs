@@ -119,8 +119,8 @@ impl<K: DocumentKind> JsonSchema for Written<K> {
         K::WRITTEN.into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let mut properties = properties(K::KIND);
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut properties = properties(K::KIND, generator);
         let of_dashboards = OF_DASHBOARDS.iter().filter(|_| K::KIND == Kind::Dashboard);
         for (name, kind, about) in [DELETED].iter().chain(of_dashboards) {
             properties.insert(

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 
 use crate::auth::Principal;
 use crate::members::Members;
-use crate::openapi::{Shape, Success, by_hand};
+use crate::openapi::{Shape, Success};
 use crate::operation::Context;
 use crate::operation::output::{Output, Reply};
 use crate::response::{Problem, Response};
@@ -16,6 +16,7 @@ use crate::routes::documents::results::Asked;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::tiles;
 use crate::routes::documents::tiles::Whole;
+use weir_api::documents as api;
 use weir_base::error::Kind as ErrorKind;
 use weir_metadata::documents::{Document, DocumentText};
 
@@ -106,7 +107,7 @@ pub struct Seen {
 
 impl Output for Seen {
     fn describe(shape: &mut Shape) {
-        let success = Success::of::<Vec<by_hand::Insight>>(StatusCode::OK, "The answer");
+        let success = Success::of::<Vec<api::Insight>>(StatusCode::OK, "The answer");
         shape.success = Some(success);
     }
 

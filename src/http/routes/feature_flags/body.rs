@@ -9,7 +9,7 @@ use crate::body::{Field, body};
 use crate::fields::Fields;
 use crate::operation::input::Creates;
 use crate::response::Problem;
-use crate::routes::early_access_features::Summary;
+use crate::routes::early_access_features::summary;
 use crate::routes::feature_flags::filter::is_eligible_for_experiment;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::user_body::user;
@@ -246,7 +246,7 @@ fn filters(flag: &StoredFlag, snapshot: &Snapshot) -> Value {
 
 fn features(flag: &StoredFlag, snapshot: &Snapshot) -> Map<String, Value> {
     let feature = snapshot.feature_of(flag).and_then(|feature| {
-        let shown = serde_json::to_value(Summary::of(feature, &flag.key)).ok()?;
+        let shown = serde_json::to_value(summary(feature, &flag.key)).ok()?;
         Some((feature.id.to_string(), shown))
     });
     feature.into_iter().collect()

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde_json::Value;
 
-use crate::openapi::{Body, Parameter, Shape, by_hand};
+use crate::openapi::{AnyObject, Body, Parameter, Shape};
 use crate::operation::input::{InBoth, Parts};
 use crate::response::Problem;
 use crate::routes::insights::{OFFSET, invalid};
@@ -45,7 +45,7 @@ pub struct Sent<P> {
 impl<P: Parameters> InBoth for Sent<P> {
     fn describe(shape: &mut Shape) {
         shape.query.extend_from_slice(P::OWN);
-        shape.body = Some(Body::of::<by_hand::AnyObject>(true));
+        shape.body = Some(Body::of::<AnyObject>(true));
     }
 
     fn take(parts: &mut Parts<'_>) -> Result<Self, Problem> {

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::json;
 
-use crate::openapi::{Shape, Success, by_hand};
+use crate::openapi::{Shape, Success};
 use crate::operation::output::{Output, Reply};
 use crate::response::{Problem, Response};
-use weir_api::query::Rows;
+use weir_api::query;
+use weir_api::query::{Envelope, QueryLater, QueryStatus, Rows};
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_insights::cache::Key;
@@ -57,19 +56,9 @@ pub enum Answer {
     File(Format, Bytes),
 }
 
-/// Rows of SQL, a list of selected columns, or an insight.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged, inline)]
-#[expect(dead_code, reason = "stands in the description alone")]
-enum Described {
-    Sql(by_hand::SqlNodeAnswer),
-    List(by_hand::ListAnswer),
-    Insight(by_hand::InsightAnswer),
-}
-
 impl Output for Answer {
     fn describe(shape: &mut Shape) {
-        shape.success = Some(Success::of::<Described>(StatusCode::OK, "The rows"));
+        shape.success = Some(Success::of::<query::Answer>(StatusCode::OK, "The rows"));
         shape.files = &[
             ("application/x-ndjson", true),
             ("text/csv", true),
@@ -78,7 +67,7 @@ impl Output for Answer {
             ("application/vnd.apache.arrow.stream", false),
         ];
         let says = "It is answered later: ask for query/ID/";
-        shape.others.push(Success::of::<by_hand::QueryLater>(StatusCode::ACCEPTED, says));
+        shape.others.push(Success::of::<QueryLater>(StatusCode::ACCEPTED, says));
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
@@ -122,18 +111,6 @@ pub struct Told {
     pub(super) is_cached: bool,
 }
 
-/// The fields of a response to a node besides the cached part.
-#[derive(Debug, Serialize)]
-struct Envelope<'a> {
-    timezone: &'a str,
-    is_cached: bool,
-    last_refresh: String,
-    next_allowed_client_refresh: String,
-    cache_key: String,
-    error: Option<()>,
-    query_status: Option<()>,
-}
-
 impl Told {
     /// The text before and after the results.
     fn around(&self) -> Result<(&'static str, String), Problem> {
@@ -143,8 +120,8 @@ impl Told {
             last_refresh: self.answer.at.to_rfc3339(),
             next_allowed_client_refresh: self.answer.at.to_rfc3339(),
             cache_key: self.key.to_string(),
-            error: None,
-            query_status: None,
+            error: (),
+            query_status: (),
         };
         let envelope = serde_json::to_string(&envelope);
         let envelope = envelope.map_err(|error| Problem::of(Kind::Internal, &error))?;
@@ -179,26 +156,6 @@ impl Told {
     }
 }
 
-/// `query_status` of PostHog's clients, without `results`.
-#[derive(Debug, Serialize)]
-pub(super) struct StatusBody<'s> {
-    id: &'s str,
-    team_id: i64,
-    query_async: bool,
-    complete: bool,
-    error: bool,
-    error_message: Option<&'s str>,
-    start_time: String,
-    pickup_time: String,
-    end_time: Option<String>,
-    expiration_time: Option<String>,
-    query_progress: Option<()>,
-    labels: Option<()>,
-    task_id: Option<()>,
-    insight_id: Option<()>,
-    dashboard_id: Option<()>,
-}
-
 /// A query whose result is computed while the client does not wait.
 #[derive(Debug)]
 pub struct Later {
@@ -231,7 +188,7 @@ impl Later {
 
 impl Output for Later {
     fn describe(shape: &mut Shape) {
-        let of = Success::of::<by_hand::QueryLater>;
+        let of = Success::of::<QueryLater>;
         shape.success = Some(of(StatusCode::OK, "It is answered"));
         shape.others = vec![
             of(StatusCode::ACCEPTED, "It is being computed"),
@@ -255,13 +212,13 @@ pub(super) fn status_body<'s>(
     id: &'s str,
     status: &'s Status,
     owner: &'s ProjectSettings,
-) -> StatusBody<'s> {
+) -> QueryStatus<'s> {
     let ended = status.ended.as_ref();
     let error = match ended.map(|(_, outcome)| outcome) {
         None | Some(Outcome::Answer(..)) => None,
         Some(Outcome::Failed { detail, is_fault }) => Some((detail.as_str(), *is_fault)),
     };
-    StatusBody {
+    QueryStatus {
         id,
         team_id: owner.project.0,
         query_async: !status.is_waited,
@@ -273,10 +230,10 @@ pub(super) fn status_body<'s>(
         pickup_time: status.started_at.to_rfc3339(),
         end_time: ended.map(|(at, _)| at.to_rfc3339()),
         expiration_time: ended.map(|(at, _)| at.saturating_add(KEPT).to_rfc3339()),
-        query_progress: None,
-        labels: None,
-        task_id: None,
-        insight_id: None,
-        dashboard_id: None,
+        query_progress: (),
+        labels: (),
+        task_id: (),
+        insight_id: (),
+        dashboard_id: (),
     }
 }

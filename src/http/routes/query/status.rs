@@ -10,7 +10,7 @@ use crate::auth;
 use crate::auth::Principal;
 use crate::fields::{Fields, missing};
 use crate::lasting::ENDED;
-use crate::openapi::{Body, Shape, by_hand};
+use crate::openapi::{AnyObject, Body, Shape};
 use crate::operation::input::{InBody, input};
 use crate::operation::output::Created;
 use crate::operation::{Context, Operation};
@@ -162,7 +162,7 @@ pub struct Named(String);
 
 impl InBody for Named {
     fn describe(shape: &mut Shape) {
-        shape.body = Some(Body::of::<by_hand::AnyObject>(true));
+        shape.body = Some(Body::of::<AnyObject>(true));
     }
 
     fn take(fields: &mut Fields) -> Result<Self, Problem> {
@@ -180,12 +180,12 @@ input! {
 
 impl Operation for CancelInsight {
     type Who = Principal;
-    type Out = Created<by_hand::AnyObject>;
+    type Out = Created<AnyObject>;
     const SCOPE: &'static str = "insight:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         stop(&cx.app, &cx.who, &(cx.who.project.id, self.named.0))?;
-        Ok(Created(by_hand::AnyObject::new()))
+        Ok(Created(AnyObject::new()))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Warnings about event names that were never sent: a result of zeros may be due to a misspelt name.
 
 use weir_api::node::nearest::nearest;
+use weir_api::query::Warning;
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_insights::answered::Warning;
 use weir_metadata::error::MetadataError;
 
 /// Most names that are looked up.
