@@ -23,5 +23,6 @@ pub mod projects;
 pub mod query;
 pub mod schedules;
 pub mod sdk;
+pub mod shared;
 pub mod sharing;
 pub mod warnings;

@@ -304,11 +304,6 @@ pub fn flag_value(value: &Value) -> Markup {
     }
 }
 
-/// The name of an object, for display.
-pub fn named(thing: &Value) -> String {
-    title(text(thing, "name"))
-}
-
 /// A name for display, which may be empty.
 pub fn title(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }

@@ -144,9 +144,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// The position of a tile in the API's JSON.
-    pub fn of(tile: &Value) -> Self {
-        let number = |name: &str| tile.get("layouts")?.get(LAYOUT)?.get(name)?.as_i64();
+    /// The position of a tile with these layouts.
+    pub fn of(layouts: &Value) -> Self {
+        let number = |name: &str| layouts.get(LAYOUT)?.get(name)?.as_i64();
         let is_wide = number("w").is_some_and(|width| width > HALF);
         Self { at: number("y").zip(number("x")), is_wide }
     }

@@ -4,7 +4,6 @@
 use chrono_tz::Tz;
 use maud::{Markup, html};
 use serde::de::DeserializeSeed;
-use serde_json::{Map, Value};
 
 use crate::chart::table;
 use crate::frame::{Theme, opening};
@@ -15,46 +14,38 @@ use crate::insight::saved::Saved;
 use crate::insight::{dashboard, result};
 use crate::pages::sql;
 use crate::parts;
-use crate::parts::{items, text};
 use crate::state::stored;
 use weir_api::insights::AnswerTo;
-use weir_api::query::Rows;
+use weir_api::shared;
+use weir_api::shared::{Content, Insight, Shared};
+use weir_api::sharing::SharingSettings;
 use weir_wire::query_node::unwrapped;
 
-/// The query of a saved insight, from its JSON; null without one.
-pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;
-
-/// The whole document: `told` is the API's JSON of the shared resource, `settings` are those of the link.
-pub fn document(
-    theme: Theme,
-    settings: &Map<String, Value>,
-    told: &Value,
-    query_of: QueryOf<'_>,
-) -> Markup {
-    let is_set = |name: &str| settings.get(name) == Some(&Value::Bool(true));
-    let (title, description, content) = match told.get("dashboard") {
-        Some(board) => (parts::named(board), text(board, "description"), tiles(board, query_of)),
-        None => {
-            let insight = told.get("insight").unwrap_or(&Value::Null);
-            let own = saved(insight, query_of);
-            let title = if is_set("hideExtraDetails") { "Insight".to_owned() } else { own.title() };
-            (
-                title,
-                text(insight, "description"),
-                html! { div class="card" { (answer(insight, true, query_of)) } },
-            )
+/// The whole document; `settings` are those of the link.
+pub fn document(theme: Theme, settings: &SharingSettings, shared: &Shared) -> Markup {
+    let is_bare = settings.hide_extra_details == Some(true);
+    let (title, description, content) = match shared {
+        Shared::Dashboard(board) => {
+            (parts::title(&board.name), board.description.as_str(), tiles(&board.tiles))
+        }
+        Shared::Insight(own) => {
+            let title = if is_bare { "Insight".to_owned() } else { saved(own).title() };
+            let card = html! { div class="card" { (answer(own, true)) } };
+            (title, own.description.as_str(), card)
         }
     };
+    let (has_header, has_name) =
+        (settings.no_header != Some(true), settings.whitelabel != Some(true));
     html! {
         (opening(&title, theme))
         body {
             main class="shared" id="content" {
-                @if !is_set("noHeader") {
+                @if has_header {
                     div class="title" { h1 { bdi { (title) } } }
                     @if !description.is_empty() { p { (parts::clipped(description, 2000)) } }
                 }
                 (content)
-                footer class="source" { (as_of(told)) @if !is_set("whitelabel") { " Shown by Weir." } }
+                footer class="source" { (as_of(shared)) @if has_name { " Shown by Weir." } }
             }
         }
         (maud::PreEscaped("</html>"))
@@ -77,72 +68,61 @@ pub fn lock(failure: Option<&str>) -> Markup {
 }
 
 /// When the oldest of the shown results was computed.
-fn as_of(told: &Value) -> Markup {
-    let of = told.get("dashboard").or_else(|| told.get("insight")).unwrap_or(&Value::Null);
-    let first = items(of, "tiles").iter().filter_map(|tile| tile.get("insight")).chain([of]);
-    let zone = first.map(|one| text(one, "timezone")).find(|name| !name.is_empty());
+fn as_of(shared: &Shared) -> Markup {
+    let (at, zone) = match shared {
+        Shared::Insight(own) => (&own.last_refresh, Some(&own.timezone)),
+        Shared::Dashboard(board) => {
+            let zones = board.tiles.iter().filter_map(|tile| match &tile.content {
+                Content::Insight(own) | Content::Failed(own, _) => Some(&own.timezone),
+                Content::Text(_) => None,
+            });
+            (&board.last_refresh, zones.into_iter().find(|zone| !zone.is_empty()))
+        }
+    };
     let zone: Tz = zone.and_then(|name| name.parse().ok()).unwrap_or(Tz::UTC);
-    let at = text(of, "last_refresh");
     html! { @if !at.is_empty() { "As of " (parts::time(at, zone)) ", " (zone.name()) "." } }
 }
 
-fn tiles(board: &Value, query_of: QueryOf<'_>) -> Markup {
-    let mut placed: Vec<(Place, &Value)> =
-        items(board, "tiles").iter().map(|tile| (Place::of(tile), tile)).collect();
+fn tiles(tiles: &[shared::Tile]) -> Markup {
+    let mut placed: Vec<(Place, &Content)> =
+        tiles.iter().map(|tile| (Place::of(&tile.layouts), &tile.content)).collect();
     placed.sort_by_key(|(place, _)| place.order());
     html! {
         @if placed.is_empty() { p class="quiet" { "This dashboard is empty." } }
         div class="tiles" {
-            @for ((place, tile), number) in placed.iter().zip(0_usize..) {
-                @let insight = tile.get("insight").filter(|insight| insight.is_object());
-                @match insight {
-                    Some(insight) => {
-                        (dashboard::tile(None, (&Tile::Insight(saved(insight, query_of)), number, place.is_wide), &answer_of(tile, insight, query_of)))
-                    },
-                    None => {
-                        (dashboard::tile(None, (&Tile::Text(text_of(tile)), number, place.is_wide), &html! {}))
-                    },
-                }
+            @for ((place, content), number) in placed.iter().zip(0_usize..) {
+                @let (tile, inner) = tile(content);
+                (dashboard::tile(None, (&tile, number, place.is_wide), &inner))
             }
         }
     }
 }
 
-fn text_of(tile: &Value) -> String {
-    match tile.get("text") {
-        Some(Value::String(text)) => text.clone(),
-        Some(of) => text(of, "body").to_owned(),
-        None => String::new(),
-    }
-}
-
-fn answer_of(tile: &Value, insight: &Value, query_of: QueryOf<'_>) -> Markup {
-    match tile.get("error").filter(|error| !error.is_null()) {
-        Some(error) => parts::failed(text(error, "message")),
-        None => answer(insight, false, query_of),
+/// A tile, and its result.
+fn tile(content: &Content) -> (Tile, Markup) {
+    match content {
+        Content::Text(text) => (Tile::Text(text.clone()), html! {}),
+        Content::Insight(own) => (Tile::Insight(saved(own)), answer(own, false)),
+        Content::Failed(own, message) => (Tile::Insight(saved(own)), parts::failed(message)),
     }
 }
 
 /// The chart of an insight, with its numbers as a table if it is the only one on the page.
-fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
-    let results = insight.get("result").unwrap_or(&Value::Null);
-    if results.is_null() {
-        return html! { p class="quiet" { "There is no result." } };
-    }
-    if insight.get("columns").is_some_and(Value::is_array) {
-        let part = |name: &str| insight.get(name).cloned().unwrap_or_default();
-        let rows = Rows::of(part("columns"), part("types"), results.clone());
-        return sql::saved(&rows, &query_of(insight), is_alone);
-    }
-    let query = query_of(insight);
+fn answer(own: &Insight, is_alone: bool) -> Markup {
+    let results = match &own.result {
+        shared::Result::None => return html! { p class="quiet" { "There is no result." } },
+        shared::Result::Rows(rows) => return sql::saved(rows, &own.query, is_alone),
+        shared::Result::Answer(results) => results,
+    };
+    let query = &own.query;
     let (Some(sketch), Ok(answer)) =
-        (stored::sketch(&query), AnswerTo(unwrapped(&query)).deserialize(results))
+        (stored::sketch(query), AnswerTo(unwrapped(query)).deserialize(results))
     else {
         return html! { p class="quiet" { (NO_CHART) } };
     };
-    let zone = text(insight, "timezone").parse().unwrap_or(Tz::UTC);
-    let at = parts::local(text(insight, "last_refresh"), zone);
-    let shown = result::shown(&answer, &Links::without(0, &sketch, &query).as_of(&at));
+    let zone = own.timezone.parse().unwrap_or(Tz::UTC);
+    let at = parts::local(&own.last_refresh, zone);
+    let shown = result::shown(&answer, &Links::without(0, &sketch, query).as_of(&at));
     html! {
         @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else {
             (shown.chart)
@@ -151,13 +131,12 @@ fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     }
 }
 
-fn saved(insight: &Value, query_of: QueryOf<'_>) -> Saved {
-    let names = [text(insight, "name"), text(insight, "derived_name")];
+fn saved(own: &Insight) -> Saved {
     Saved {
-        short_id: text(insight, "short_id").to_owned(),
-        name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned(),
-        description: text(insight, "description").to_owned(),
-        query: query_of(insight),
+        short_id: own.short_id.clone(),
+        name: own.name.clone(),
+        description: own.description.clone(),
+        query: own.query.clone(),
         ..Saved::default()
     }
 }

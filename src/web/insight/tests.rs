@@ -15,6 +15,8 @@ use crate::state::insight::{Kind, Question};
 use crate::state::node::node;
 use crate::state::point::Point;
 use weir_api::insights::AnswerTo;
+use weir_api::shared::Shared;
+use weir_api::sharing::SharingSettings;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 
@@ -52,7 +54,7 @@ pub(crate) fn sent(markup: &Markup) -> String {
     pairs.finish()
 }
 
-fn query_of(insight: &serde_json::Value) -> serde_json::Value {
+fn query_of(insight: &serde_json::Map<String, Value>) -> Value {
     insight["query"].clone()
 }
 
@@ -217,8 +219,8 @@ fn links_of_everybody_lead_nowhere() {
         {"id": 4, "text": {"body": "first"}, "layouts": place(0, 0, 6)},
         {"id": 5, "insight": insight, "error": {"type": "x", "message": "There is no result."}, "layouts": place(0, 10, 6)},
     ]});
-    let settings = serde_json::Map::new();
-    let shown = document(Theme::Light, &settings, &json!({"dashboard": board}), &query_of).0;
+    let board = Shared::of(json!({"dashboard": board}), &query_of);
+    let shown = document(Theme::Light, &SharingSettings::default(), &board).0;
     let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
     assert!(place(">first<") < place("<svg") && place("<svg") < place(">second<"), "{shown}");
     assert!(
@@ -230,11 +232,13 @@ fn links_of_everybody_lead_nowhere() {
         !shown.contains("<script>") && !shown.contains("/project/") && !shown.contains("<form"),
         "{shown}"
     );
-    let settings = serde_json::Map::from_iter([
-        ("noHeader".to_owned(), json!(true)),
-        ("whitelabel".to_owned(), json!(true)),
-    ]);
-    let bare = document(Theme::Light, &settings, &json!({"insight": insight}), &query_of).0;
+    let settings = SharingSettings {
+        no_header: Some(true),
+        whitelabel: Some(true),
+        ..SharingSettings::default()
+    };
+    let insight = Shared::of(json!({"insight": insight}), &query_of);
+    let bare = document(Theme::Light, &settings, &insight).0;
     assert!(
         !bare.contains("<h1>") && !bare.contains("Shown by Weir") && bare.contains("<svg"),
         "{bare}"

@@ -270,7 +270,7 @@ pub(in crate::routes) async fn page(
     (links, memory): (&Links, &Memory),
     share: &Share,
     (theme, encoding): (Theme, Encoding),
-    render: fn(Theme, &Map<String, Value>, &Value) -> String,
+    render: fn(Theme, &Map<String, Value>, Value) -> String,
 ) -> Result<Counted, Problem> {
     let (_, version) = current(app, share).await?;
     let version = Version { form: Form::Page(theme, encoding), ..version };
@@ -284,8 +284,7 @@ pub(in crate::routes) async fn page(
         let make = move || {
             let unreadable = |error| Problem::of(ErrorKind::Internal, &error);
             let told = json::restore(text.bytes()).map_err(unreadable)?;
-            let html = render(theme, &settings, &told);
-            drop(told);
+            let html = render(theme, &settings, told);
             let page = match encoding {
                 Encoding::Plain => html.into_bytes(),
                 Encoding::Gzip => compressed_whole(html.as_bytes())

@@ -240,7 +240,7 @@ fn password(cx: &Context<Principal>, own: SharePassword) -> api::SharePassword {
 }
 
 /// Stored settings as clients see them.
-fn shown(settings: &Map<String, Value>) -> api::SharingSettings {
+pub(in crate::routes) fn shown(settings: &Map<String, Value>) -> api::SharingSettings {
     let is = |name: &str| settings.get(name).and_then(Value::as_bool);
     api::SharingSettings {
         detailed: is("detailed"),

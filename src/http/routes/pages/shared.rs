@@ -13,9 +13,10 @@ use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::shared::{Encoding, Links};
 use crate::routes::documents::unlock::Place;
-use crate::routes::documents::{shared, unlock};
+use crate::routes::documents::{shared, sharing, unlock};
 use crate::routes::pages::visit::see_other;
 use crate::routes::pages::{HTML, theme_of};
+use weir_api::shared::Shared;
 use weir_app::App;
 use weir_insights::saved::query_of;
 use weir_metadata::documents::shares::Share;
@@ -122,16 +123,17 @@ async fn document(
     share: &Share,
     (theme, encoding): (Theme, Encoding),
 ) -> Result<Response, Problem> {
-    let render = |theme: Theme, settings: &Map<String, Value>, told: &Value| {
-        shown::document(theme, settings, told, &query_of_saved).0
+    let render = |theme: Theme, settings: &Map<String, Value>, content: Value| {
+        let content = Shared::of(content, &query_of_saved);
+        shown::document(theme, &sharing::shown(settings), &content).0
     };
     let page = shared::page(app, (links, memory), share, (theme, encoding), render).await?;
     let response = Response::counted(StatusCode::OK, HTML, &page);
     Ok(is_compressed(response, encoding == Encoding::Gzip))
 }
 
-fn query_of_saved(insight: &Value) -> Value {
-    insight.as_object().and_then(|fields| query_of(fields).ok().flatten()).unwrap_or_default()
+fn query_of_saved(insight: &Map<String, Value>) -> Value {
+    query_of(insight).ok().flatten().unwrap_or_default()
 }
 
 fn locked(theme: Theme, failure: Option<&str>) -> String {

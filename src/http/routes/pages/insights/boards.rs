@@ -190,7 +190,8 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
             },
         };
         let layouts = tile.get("layouts").and_then(Value::as_object).cloned().unwrap_or_default();
-        let (place, id) = (Place::of(tile), parts::integer(tile, "id").unwrap_or_default());
+        let place = Place::of(tile.get("layouts").unwrap_or(&Value::Null));
+        let id = parts::integer(tile, "id").unwrap_or_default();
         Some((place, Placed { id, tile: what, is_wide: place.is_wide, insight, layouts }))
     };
     let place = move || {
