@@ -15,7 +15,7 @@ use crate::delta::actions::Action;
 use crate::delta::error::TableError;
 use crate::delta::log::{Log, Put};
 use crate::delta::state::State;
-use crate::delta::{
+use crate::delta::version::{
     CHECKPOINT_INTERVAL, Damage, DataFile, EditKind, TableSpec, TableVersion, report,
 };
 use weir_base::clock::{Clock, UnixMicros};

@@ -23,10 +23,10 @@ use crate::delta::checkpoint::Hint;
 use crate::delta::commit::{Operation, Origin};
 use crate::delta::error::TableError;
 use crate::delta::state::{PROTOCOL, State};
-use crate::delta::{
+use crate::delta::version::{
     CHECKPOINT_INTERVAL, Damage, LOG_COMMITS_MIN, LOG_RETENTION, TOMBSTONE_RETENTION, TableSpec,
-    actions, checkpoint, schema,
 };
+use crate::delta::{actions, checkpoint, schema};
 use weir_base::clock::UnixMicros;
 
 /// Directory of the log in the table.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::delta::TableSpec;
 use crate::delta::error::TableError;
 use crate::delta::types::{DataType, Primitive, StructField, StructType};
+use crate::delta::version::TableSpec;
 
 /// Characters that Delta forbids in column names without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";

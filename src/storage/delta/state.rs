@@ -10,10 +10,10 @@ use crate::delta::actions::{Action, Add, Metadata, Protocol, ReadError, Remove, 
 use crate::delta::commit::Origin;
 use crate::delta::error::TableError;
 use crate::delta::types::StructType;
-use crate::delta::{
-    DAMAGE_APP, DataFile, Edit, EditKind, TOMBSTONE_RETENTION, TableSpec, TableVersion, actions,
-    schema, stats,
+use crate::delta::version::{
+    DAMAGE_APP, DataFile, Edit, EditKind, TOMBSTONE_RETENTION, TableSpec, TableVersion,
 };
+use crate::delta::{actions, schema, stats};
 use crate::exact::ExactColumns;
 use weir_base::clock::UnixMicros;
 

@@ -7,6 +7,7 @@ mod damage;
 mod others;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use arrow::array::{
     ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
@@ -19,9 +20,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::task::JoinSet;
 
-use super::stats::{ColumnStats, Value};
+use super::stats::{ColumnStats, FileStats, Value};
 use super::*;
 use crate::durable::DurableStore;
+use crate::exact::ExactColumns;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_sim::disk::SimDisk;

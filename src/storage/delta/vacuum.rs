@@ -6,11 +6,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use crate::delta::DeltaTable;
 use crate::delta::commit::Writer;
 use crate::delta::error::TableError;
 use crate::delta::log::Log;
 use crate::delta::state::State;
-use crate::delta::{Damage, DeltaTable, TOMBSTONE_RETENTION};
+use crate::delta::version::{Damage, TOMBSTONE_RETENTION};
 use weir_base::clock::UnixMicros;
 
 /// Suffix of the files that a vacuum may delete.

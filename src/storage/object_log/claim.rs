@@ -3,11 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use object_store::{Error, ObjectStore};
 
-use crate::object_log::ObjectLogSettings;
-use crate::object_log::format::{Header, Purpose};
+use crate::object_log::format::{Header, Purpose, push_frame};
 use crate::object_log::list::{Listed, list};
 use crate::object_log::put::{Put, header_of, put_until_known};
-use crate::object_log::writer::push_frame;
+use crate::object_log::settings::ObjectLogSettings;
 use crate::wal::{Elsewhere, Sequence, WalError};
 
 /// A log as it was opened.

@@ -16,11 +16,11 @@
 //! The salt of the frames comes from the writer and the first sequence. An object is there as a whole or not at all, so
 //! there are no torn writes; anything that does not fit is damage.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use object_store::path::Path;
 use uuid::Uuid;
 
-use crate::object_log::DIRECTORY;
+use crate::object_log::settings::DIRECTORY;
 use crate::wal::Sequence;
 use crate::wal::frame::{FRAME_HEADER_BYTES, FrameHeader, Salt};
 
@@ -148,6 +148,22 @@ pub(super) fn split_frame(
     let end = FRAME_HEADER_BYTES.checked_add(length).filter(|end| *end <= frames.len())?;
     let payload = frames.slice(FRAME_HEADER_BYTES..end);
     (salt.checksum(&payload) == header.payload_checksum).then(|| (payload, frames.slice(end..)))
+}
+
+/// Appends the frame of a record; `durable` is the last one that is.
+pub(super) fn push_frame(
+    object: &mut BytesMut,
+    sequence: Sequence,
+    durable: Sequence,
+    salt: Salt,
+    parts: &[&[u8]],
+) {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let payload_checksum = salt.checksum_parts(parts);
+    let header = FrameHeader { length, payload_checksum, sequence, durable };
+    object.extend_from_slice(&header.encode(salt));
+    parts.iter().for_each(|part| object.extend_from_slice(part));
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::object_log::format::{Header, Purpose, first_of, path_of};
 use crate::object_log::put::header_of;
-use crate::object_log::reader::ObjectReader;
-use crate::object_log::{DIRECTORY, Pauses};
+use crate::object_log::settings::{DIRECTORY, Pauses};
 use crate::wal::{Sequence, WalError};
 
 /// Most objects that one truncation removes at once.
@@ -178,11 +177,6 @@ impl ObjectFiles {
             }
         }
         Ok(false)
-    }
-
-    /// A reader of the records after `after`.
-    pub fn reader(&self, after: Sequence) -> ObjectReader {
-        ObjectReader::new(self.clone(), after)
     }
 
     pub(crate) fn runtime(&self) -> &Handle {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object_store::{Error, GetOptions, GetRange, ObjectStore, PutMode};
 
 use crate::object_log::format::{HEADER_BYTES, Header, Unreadable, path_of};
-use crate::object_log::{Doubt, Pauses};
+use crate::object_log::settings::{Doubt, Pauses};
 use crate::wal::{Sequence, WalError};
 
 /// Longest time for one attempt of a put. Another one may overtake it, and does no harm.

@@ -54,11 +54,15 @@ impl Drop for Ahead {
     }
 }
 
-impl ObjectReader {
-    pub(super) fn new(files: ObjectFiles, after: Sequence) -> Self {
-        Self { files, position: after, current: None, ahead: VecDeque::new() }
+impl ObjectFiles {
+    /// A reader of the records after `after`.
+    pub fn reader(&self, after: Sequence) -> ObjectReader {
+        let files = self.clone();
+        ObjectReader { files, position: after, current: None, ahead: VecDeque::new() }
     }
+}
 
+impl ObjectReader {
     pub(crate) fn files(&self) -> &ObjectFiles {
         &self.files
     }

@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::object_log::claim::{Opened, claim, look};
-use crate::object_log::format::{HEADER_BYTES, Header, Purpose};
+use crate::object_log::format::{HEADER_BYTES, Header, Purpose, push_frame};
 use crate::object_log::list::{Listed, ObjectFiles};
 use crate::object_log::put::{Put, put_until_known};
-use crate::object_log::{Doubt, ObjectLogSettings, Pauses, Rivals};
-use crate::wal::frame::{FrameHeader, Salt};
+use crate::object_log::rivals::Rivals;
+use crate::object_log::settings::{Doubt, ObjectLogSettings, Pauses};
 use crate::wal::{Elsewhere, Sequence, WalError, frame};
 
 /// The log, open for writing.
@@ -182,20 +182,4 @@ impl ObjectLog {
         let (purpose, first) = (Purpose::Records, self.durable.next());
         Header { purpose, writer: self.writer, first, records }
     }
-}
-
-/// Appends the frame of a record; `durable` is the last one that is.
-pub(super) fn push_frame(
-    object: &mut BytesMut,
-    sequence: Sequence,
-    durable: Sequence,
-    salt: Salt,
-    parts: &[&[u8]],
-) {
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let payload_checksum = salt.checksum_parts(parts);
-    let header = FrameHeader { length, payload_checksum, sequence, durable };
-    object.extend_from_slice(&header.encode(salt));
-    parts.iter().for_each(|part| object.extend_from_slice(part));
 }
