@@ -250,7 +250,7 @@
 //! - Removed members keep no key, no role, no session and no scheduled change.
 //!   `metadata/tests/rights.rs`, `metadata/tests/sessions.rs`
 //! - Long-lived responses, such as streams, end with the key, session or token of their request
-//!   ([`weir_http::lasting`]).
+//!   ([`weir_http::revocation`]).
 //!   `tests/server/revocation.rs`
 //! - No key lets anybody do, see or publish what the key itself does not allow.
 //!   `tests/server/accounts.rs`, `tests/server/sharing.rs`

@@ -26,7 +26,7 @@ use crate::routes::{
 };
 use crate::table::{Found, Managed};
 use crate::throttle::{Attempts, Throttle};
-use crate::{auth, lasting, public, table};
+use crate::{auth, public, revocation, table};
 use weir_app::App;
 use weir_base::tasks::Shutdown;
 use weir_metadata::accounts::PersonalKey;
@@ -230,10 +230,10 @@ impl Router {
         let answering = (endpoint.serve)(app, Arrived { owner, path, rendering, asker, request });
         // Operations that change nothing may be cancelled before their end.
         let response = match endpoint.scope.ends_with(":read") {
-            true => lasting::answered(&standing, answering).await,
+            true => revocation::answered(&standing, answering).await,
             false => answering.await,
         }?;
-        let response = lasting::streamed(&standing, response);
+        let response = revocation::streamed(&standing, response);
         let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
         Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
     }

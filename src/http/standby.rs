@@ -20,7 +20,7 @@ pub struct Standby {
 
 /// The endpoint of a request to a standby.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked {
+pub enum Endpoint {
     /// `/_liveness`, which succeeds.
     Liveness,
     /// `/metrics`.
@@ -30,23 +30,23 @@ pub enum Asked {
 }
 
 impl Handler for Standby {
-    type Route = Asked;
+    type Route = Endpoint;
 
-    fn route(&self, _: &Method, path: &str) -> Matched<Asked> {
+    fn route(&self, _: &Method, path: &str) -> Matched<Endpoint> {
         let (route, label) = match path.trim_end_matches('/') {
-            "/_liveness" => (Asked::Liveness, "liveness"),
-            "/metrics" => (Asked::Metrics, "metrics"),
-            _ => (Asked::Other, "standby"),
+            "/_liveness" => (Endpoint::Liveness, "liveness"),
+            "/metrics" => (Endpoint::Metrics, "metrics"),
+            _ => (Endpoint::Other, "standby"),
         };
-        let is_probe = matches!(route, Asked::Liveness) || path.starts_with("/_readiness");
+        let is_probe = matches!(route, Endpoint::Liveness) || path.starts_with("/_readiness");
         Matched { route, label, is_routine: true, is_probe }
     }
 
-    async fn handle(&self, route: Asked, _: Request) -> Response {
+    async fn handle(&self, route: Endpoint, _: Request) -> Response {
         match route {
-            Asked::Liveness => health::liveness(),
-            Asked::Metrics => health::metrics(&self.metrics),
-            Asked::Other => {
+            Endpoint::Liveness => health::liveness(),
+            Endpoint::Metrics => health::metrics(&self.metrics),
+            Endpoint::Other => {
                 let detail = "This server stands by. Another one serves.";
                 Problem::new(Kind::Unavailable, "standing_by", detail).into()
             }

@@ -20,14 +20,14 @@ pub struct Answered {
     pub fields: String,
     /// Whether the result is cacheable: it stays valid while the tables of the project do not change, as far as the
     /// plan shows.
-    pub is_lasting: bool,
+    pub is_cacheable: bool,
     /// Events that the query names, as far as the plan shows.
     pub events: Vec<String>,
 }
 
 /// Response fields beside the rows.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+pub struct ResponseFields {
     /// Names of the columns.
     pub columns: Vec<String>,
     /// Their types.
@@ -67,7 +67,7 @@ impl Answered {
         Ok(Self {
             results: Bytes::from(serde_json::to_vec(results).map_err(|error| failed(&error))?),
             fields: format!("\"hasMore\":false,\"timings\":{timings}"),
-            is_lasting: true,
+            is_cacheable: true,
             events: Vec::new(),
         })
     }
@@ -92,13 +92,13 @@ impl Answered {
     /// The fields cannot be encoded as JSON.
     pub fn of_rows(
         results: Bytes,
-        told: &Told,
-        (is_lasting, events): (bool, Vec<String>),
+        told: &ResponseFields,
+        (is_cacheable, events): (bool, Vec<String>),
     ) -> Result<Self, NodeError> {
         let told = serde_json::to_string(told).map_err(|error| failed(&error))?;
         let fields = told.strip_prefix('{').and_then(|told| told.strip_suffix('}'));
         let fields = fields.unwrap_or_default().to_owned();
-        Ok(Self { results, fields, is_lasting, events })
+        Ok(Self { results, fields, is_cacheable, events })
     }
 
     /// A page of a list of selected columns. Its `types` are without the names of the columns.
@@ -111,8 +111,8 @@ impl Answered {
         (limit, offset): (usize, usize),
         missing_actors_count: Option<usize>,
     ) -> Result<Self, NodeError> {
-        let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists;
-        let told = Told {
+        let Lists { columns, types, rows, has_more, is_cacheable, events, took } = lists;
+        let told = ResponseFields {
             columns,
             types: Value::from(types),
             has_more,
@@ -122,7 +122,7 @@ impl Answered {
             missing_actors_count,
             timings: timings(took),
         };
-        Self::of_rows(rows, &told, (is_lasting, events))
+        Self::of_rows(rows, &told, (is_cacheable, events))
     }
 }
 

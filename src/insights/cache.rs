@@ -5,7 +5,7 @@
 //! result and compared on each look-up ([`AsOf`]): events, persons and groups by the project's newest log record,
 //! cohorts by the identity of their set. A query that compares a value with the current time itself, such as "signed
 //! up less than 3 days ago", has no stable result, so none is cached; for SQL the plan determines whether the result
-//! is cacheable ([`Answered::is_lasting`]).
+//! is cacheable ([`Answered::is_cacheable`]).
 
 use std::sync::{Arc, Weak};
 
@@ -193,9 +193,9 @@ impl Answers {
         // Read before the data: a write during the computation then makes the result look older than it is, never
         // newer.
         let (as_of, at) = (AsOf::now(engine, project), engine.now());
-        let Answered { results, fields, is_lasting, events } = computing.await?;
+        let Answered { results, fields, is_cacheable, events } = computing.await?;
         let answer = Answer { results, fields, events, at, as_of };
-        if answer.bytes() > self.bytes_max || !is_lasting || !stays_right(on, engine, project) {
+        if answer.bytes() > self.bytes_max || !is_cacheable || !stays_right(on, engine, project) {
             return Ok(Arc::new(answer));
         }
         let answer = Arc::new(answer.copied());

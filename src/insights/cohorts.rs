@@ -4,7 +4,7 @@
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-use crate::deeds::Deeds;
+use crate::behavioral::BehavioralRule;
 use crate::{ProjectSettings, audience};
 use weir_evaluation::membership::membership;
 use weir_event::id::ProjectId;
@@ -64,9 +64,9 @@ async fn by_events(
     let Some(owner) = snapshot.project(project).map(|own| ProjectSettings::of(own)) else {
         return Ok(());
     };
-    let deeds = Deeds::parse(cohort.rule(), snapshot.matching(project), engine.now());
-    let members = match deeds {
-        Ok(deeds) => deeds.members(engine, &owner, set).await,
+    let filters = BehavioralRule::parse(cohort.rule(), snapshot.matching(project), engine.now());
+    let members = match filters {
+        Ok(filters) => filters.members(engine, &owner, set).await,
         Err(error) => Err(error),
     };
     let noted = match members {

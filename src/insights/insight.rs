@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::answered::Answered;
 use crate::correlation::Correlation;
-use crate::correlation::actors::Asked as CorrelatedAsked;
+use crate::correlation::actors::ActorSelection as CorrelatedAsked;
 use crate::dependence::Dependence;
 use crate::entity::names_of;
 use crate::funnels::Funnels;
@@ -14,10 +14,10 @@ use crate::lifecycle::Lifecycle;
 use crate::lifecycle::actors::Stage;
 use crate::paths::Paths;
 use crate::retention::Retention;
-use crate::retention::actors::Asked as AskedRow;
+use crate::retention::actors::RowSelection as AskedRow;
 use crate::selection::{Selection, Unit};
 use crate::stickiness::Stickiness;
-use crate::stickiness::actors::Asked;
+use crate::stickiness::actors::SeriesSelection;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
 use crate::{Actor, InsightError, ProjectSettings};
@@ -123,7 +123,7 @@ kinds! {
     Lifecycle(stage: Stage): "LifecycleQuery",
     Paths(): "PathsQuery",
     Retention(row: AskedRow): "RetentionQuery",
-    Stickiness(asked: Asked): "StickinessQuery",
+    Stickiness(asked: SeriesSelection): "StickinessQuery",
     Trends(point: Point): "TrendsQuery",
 }
 
@@ -225,7 +225,9 @@ impl Insight {
             Self::Lifecycle(own) => ActorsOf::Lifecycle(own, Stage::of(&point()?, path)?),
             Self::Paths(own) => ActorsOf::Paths(own),
             Self::Retention(own) => ActorsOf::Retention(own, AskedRow::of(&point()?)),
-            Self::Stickiness(own) => ActorsOf::Stickiness(own, Asked::of(&point()?, path)?),
+            Self::Stickiness(own) => {
+                ActorsOf::Stickiness(own, SeriesSelection::of(&point()?, path)?)
+            }
             Self::Trends(own) => ActorsOf::Trends(own, Point::of(&point()?, path)?),
         })
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::answered::{Answered, Told, timings};
+use crate::answered::{Answered, ResponseFields, timings};
 use crate::dependence::Dependence;
 use crate::interval::Interval;
 use crate::selection::Selection;
@@ -113,12 +113,13 @@ impl SqlQuery {
             };
             let view = self.view(engine, owner).await?;
             let lists = engine.lists(owner.project, async move { view.sql(&asked).await }, layout);
-            let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists.await?;
+            let Lists { columns, types, rows, has_more, is_cacheable, events, took } =
+                lists.await?;
             let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
             let query = Some(self.text.clone());
             let (limit, offset) = (page.limit, page.offset);
             let (missing_actors_count, timings) = (None, timings(took));
-            let told = Told {
+            let told = ResponseFields {
                 columns,
                 types,
                 has_more,
@@ -128,7 +129,7 @@ impl SqlQuery {
                 missing_actors_count,
                 timings,
             };
-            Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
+            Ok(Answered::of_rows(rows, &told, (is_cacheable, events))?)
         })
     }
 }

@@ -209,7 +209,7 @@ pub enum Start {
 
 /// A filter of entries.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ActivityFilter {
     /// Only entries of these kinds. Empty: all.
     pub scopes: Vec<Scope>,
     /// Only entries of the object with this id. `None`: all.
@@ -296,7 +296,7 @@ pub(super) trait Logged: Columns {
     }
 }
 
-impl Asked {
+impl ActivityFilter {
     /// Counts the entries of `project` that match.
     fn count(&self, project: ProjectId) -> QueryScalar<i64> {
         self.of(Builder::new("SELECT COUNT(*) FROM activity WHERE project_id = "), project)

@@ -4,7 +4,6 @@
 pub(super) mod aliases;
 pub(super) mod array_join;
 pub(super) mod arrow_precedence;
-pub(super) mod asked;
 pub(super) mod cast_names;
 pub(super) mod clickhouse;
 pub mod cohort_names;
@@ -27,6 +26,7 @@ pub(super) mod property_values;
 pub(super) mod relations;
 pub(super) mod session_names;
 pub mod sql_text;
+pub(super) mod statements;
 pub(super) mod substitution;
 pub(super) mod tokens;
 pub(super) mod unknown_column;

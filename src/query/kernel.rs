@@ -2,13 +2,13 @@
 
 pub mod admission;
 pub(super) mod apart;
+pub(super) mod cacheable;
 pub(super) mod damage;
 pub mod engine;
 pub mod error;
 pub(super) mod explain;
 pub(super) mod footers;
 pub mod interner;
-pub(super) mod lasting;
 pub(super) mod planners;
 pub(super) mod ranges;
 pub(super) mod rewritten;

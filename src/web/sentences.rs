@@ -80,7 +80,7 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
 }
 
 /// A behavioral filter: event, frequency and time range.
-fn deed(filter: &Value) -> Markup {
+fn behavioral(filter: &Value) -> Markup {
     let number = |name: &str| parts::short(filter.get(name).unwrap_or(&Value::Null));
     let often = match text(filter, "operator") {
         "gt" => "more than ",
@@ -127,7 +127,7 @@ pub fn sentence(filter: &Value) -> Markup {
                 "cohort is " b { (clipped(text(filter, "cohort_name"), NAME_MAX_CHARS)) " (" (value) ")" }
             },
             "behavioral" => {
-                (deed(filter))
+                (behavioral(filter))
             },
             kind => {
                 code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }

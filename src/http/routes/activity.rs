@@ -24,7 +24,7 @@ use weir_api::activity as api;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_metadata::accounts::UserId;
-use weir_metadata::activity::{Asked, EntryText, Scope, Start};
+use weir_metadata::activity::{ActivityFilter, EntryText, Scope, Start};
 use weir_metadata::snapshot::Snapshot;
 
 /// Default number of entries of a page; PostHog's number.
@@ -131,7 +131,7 @@ pub(super) async fn of_item(
     place: Place,
 ) -> Result<Entries, Problem> {
     auth::require(&cx.who.key, "activity_log:read")?;
-    let asked = Asked { scopes: vec![scope], item, user: None };
+    let asked = ActivityFilter { scopes: vec![scope], item, user: None };
     entries(cx, &cx.snapshot(), &asked, place).await
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn of_item(
 async fn entries(
     cx: &Context<Principal>,
     snapshot: &Arc<Snapshot>,
-    asked: &Asked,
+    asked: &ActivityFilter,
     place: Place,
 ) -> Result<Entries, Problem> {
     let (project, metadata) = (cx.who.project.id, cx.metadata());
@@ -271,7 +271,7 @@ impl Operation for OfProject {
         // No entry is of an unknown kind.
         let is_none = scopes.is_empty() && !names.is_empty();
         let user = if is_none { Some(NOBODY) } else { user };
-        let asked = Asked { scopes, item: self.item_id, user };
+        let asked = ActivityFilter { scopes, item: self.item_id, user };
         entries(cx, &snapshot, &asked, self.place).await
     }
 }

@@ -38,7 +38,7 @@ use crate::response::Problem;
 use crate::routes::activity::Logged;
 use crate::routes::documents::boards::Edit;
 use crate::routes::documents::kinds::{DocumentKind, Id, Insights};
-use crate::routes::documents::results::{Asked, Results};
+use crate::routes::documents::results::{Results, ResultsRequest};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::sent::{Change, Copied, New};
 use crate::routes::documents::shown::{Made, Seen, Shown};
@@ -153,9 +153,9 @@ impl<K: DocumentKind> Operation for Retrieve<K> {
 /// Adds the filters and variables of the dashboard with this id.
 async fn framed(
     cx: &Context<Principal>,
-    mut asked: Asked,
+    mut asked: ResultsRequest,
     board: Option<String>,
-) -> Result<Asked, Problem> {
+) -> Result<ResultsRequest, Problem> {
     let Some(board) = board else { return Ok(asked) };
     let unknown = || {
         let detail = format!("Invalid pk \"{board}\" - object does not exist.");

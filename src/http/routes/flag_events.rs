@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::lasting;
 use crate::request::Request;
 use crate::response::{Problem, Response, StreamError};
+use crate::revocation;
 use weir_app::App;
 use weir_base::clock::Clock;
 use weir_base::error::Kind;
@@ -165,10 +165,10 @@ pub fn events(
         let piece = subscriber.next().await?;
         Some((Ok::<_, StreamError>(Bytes::from(piece)), subscriber))
     });
-    let media_type = HeaderValue::from_static(lasting::EVENT_STREAM);
+    let media_type = HeaderValue::from_static(revocation::EVENT_STREAM);
     let response = Response::stream(StatusCode::OK, media_type, pieces);
     let response =
-        lasting::streamed(&Standing::of_token(&app.node.metadata, project, token), response);
+        revocation::streamed(&Standing::of_token(&app.node.metadata, project, token), response);
     Ok(response.with_header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 

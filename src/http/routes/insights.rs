@@ -150,7 +150,7 @@ async fn series_of(
 
 /// The response with series and the URLs of the persons behind their points; as a CSV file without URLs.
 fn shown(
-    told: Told<Vec<Series>>,
+    told: OlderAnswer<Vec<Series>>,
     (filter, project): (&Filter, i64),
     breakdown: Option<Breakdown>,
     (settings, rendering): (&ProjectSettings, Rendering),
@@ -247,7 +247,7 @@ fn node_of(filter: &Filter) -> Result<Value, NodeError> {
 
 /// The result of the filters of an older client.
 #[derive(Debug)]
-pub(super) struct Told<R> {
+pub(super) struct OlderAnswer<R> {
     /// The result.
     pub(super) result: R,
     /// Metadata of the computation.
@@ -283,7 +283,7 @@ pub(super) async fn told<R: Send + 'static>(
     cx: &Context<Principal>,
     (node, filter): (&Value, &Filter),
     read: impl FnOnce(&[u8]) -> Result<R, serde_json::Error> + Send + 'static,
-) -> Result<Told<R>, Problem> {
+) -> Result<OlderAnswer<R>, Problem> {
     let (app, asker) = (&cx.app, &cx.who);
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
@@ -313,7 +313,7 @@ pub(super) async fn told<R: Send + 'static>(
             Some(Value::Array(timings)) => timings,
             _ => Vec::new(),
         };
-        Ok(Told { result, how: How { is_cached, at: answer.at, timings } })
+        Ok(OlderAnswer { result, how: How { is_cached, at: answer.at, timings } })
     };
     beside(&app.node.cpu, read).await
 }

@@ -44,7 +44,7 @@ use crate::response::{Problem, Response, StreamError};
 use crate::routes::pages::sign_in::Identity;
 use crate::routes::pages::table::{Found, Located};
 use crate::routes::pages::visit::{Desk, Page, Sent, Visit, apart, see_other};
-use crate::{auth, lasting};
+use crate::{auth, revocation};
 use weir_app::App;
 use weir_metadata::accounts::Project;
 use weir_metadata::snapshot::Snapshot;
@@ -208,12 +208,12 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     let visit = Visit::new(app, principal, (located.parameters, session), request, desk);
     let answering = (located.line.run)(visit);
     let sent = match located.line.method {
-        "GET" => lasting::answered(&standing, answering).await,
+        "GET" => revocation::answered(&standing, answering).await,
         _ => answering.await,
     };
     match sent {
         Ok(Sent::Page(page)) => framed(&frame, page, encoding.as_ref(), Some((&engine, &standing))),
-        Ok(Sent::Other(response)) => lasting::streamed(&standing, response),
+        Ok(Sent::Other(response)) => revocation::streamed(&standing, response),
         Err(error) => problem(&error),
     }
 }
@@ -295,7 +295,7 @@ fn framed(
         .chain(stream::iter([piece(tail)]));
     let response = Response::stream(page.status, HTML, pieces);
     let response = match asked {
-        Some((_, standing)) => lasting::streamed(standing, response),
+        Some((_, standing)) => revocation::streamed(standing, response),
         None => response,
     };
     compressed_promptly(encoding.and_then(|value| value.to_str().ok()), response)

@@ -35,7 +35,7 @@ use weir_wire::query_node;
 #[derive(Debug)]
 pub struct Question {
     /// The query.
-    query: Asked,
+    query: QueryBody,
     /// The project, for commands of the operator; requests with a key have it in their path.
     project: Option<i64>,
     /// How the result of a node is obtained.
@@ -86,7 +86,7 @@ fn of_field(error: &NodeError) -> Problem {
 
 /// The query in a body.
 #[derive(Debug)]
-enum Asked {
+enum QueryBody {
     /// A SQL node whose result is requested as a file.
     File(Value, Format),
     /// A text of SQL, and the format of its response.
@@ -106,15 +106,15 @@ input! {
 impl Query {
     /// A query for the rows of SQL.
     pub(in crate::routes) fn rows(sql: &str) -> Self {
-        Self::of(Asked::Node(json!({"kind": query_node::SQL, "query": sql})))
+        Self::of(QueryBody::Node(json!({"kind": query_node::SQL, "query": sql})))
     }
 
     /// A query for the result of SQL as a file.
     pub(in crate::routes) fn file(sql: &str, format: Format) -> Self {
-        Self::of(Asked::Text(sql.to_owned(), format))
+        Self::of(QueryBody::Text(sql.to_owned(), format))
     }
 
-    fn of(query: Asked) -> Self {
+    fn of(query: QueryBody) -> Self {
         let (project, refresh, id) = (None, Refresh::default(), None);
         Self { question: Question { query, project, refresh, id } }
     }
@@ -129,11 +129,11 @@ impl Operation for Query {
         let (app, asker) = (&cx.app, &cx.who);
         let Question { query, refresh, id, .. } = self.question;
         match &query {
-            Asked::Node(node) => insight::answer(app, asker, node, (refresh, id)).await,
-            Asked::Text(sql, format) => {
+            QueryBody::Node(node) => insight::answer(app, asker, node, (refresh, id)).await,
+            QueryBody::Text(sql, format) => {
                 Ok(Answer::File(*format, file_of(app, &asker.project, sql, *format).await?))
             }
-            Asked::File(node, format) => {
+            QueryBody::File(node, format) => {
                 let sql = question::sql_of(node)?;
                 let settings = insight::settings(&asker.project);
                 let answering = sql.file(&app.engine, &settings, *format);
@@ -160,11 +160,11 @@ pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Pr
     let project =
         known.project(id).ok_or_else(|| Problem::not_found("There is no such project."))?;
     match &question.query {
-        Asked::Text(sql, format) => {
+        QueryBody::Text(sql, format) => {
             let file = file_of(app, project, sql, *format).await?;
             Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
         }
-        Asked::Node(_) | Asked::File(..) => {
+        QueryBody::Node(_) | QueryBody::File(..) => {
             Err(refused("query", "invalid_input", "Expected a text of SQL."))
         }
     }
@@ -191,10 +191,10 @@ impl InBody for Question {
                     let detail = "Only SQL has other formats than json.";
                     return Err(refused("format", "invalid_input", detail));
                 }
-                let query = Asked::File(inner.clone(), format);
+                let query = QueryBody::File(inner.clone(), format);
                 return Ok(Self { query, project, refresh, id });
             }
-            return Ok(Self { query: Asked::Node(node), project, refresh, id });
+            return Ok(Self { query: QueryBody::Node(node), project, refresh, id });
         }
         let query = fields.text("query")?.unwrap_or_default();
         if !overrides.is_empty() {
@@ -202,7 +202,7 @@ impl InBody for Question {
             return Err(refused("query", "invalid_input", detail));
         }
         let format = format(fields)?;
-        Ok(Self { query: Asked::Text(query, format), project, refresh, id })
+        Ok(Self { query: QueryBody::Text(query, format), project, refresh, id })
     }
 }
 

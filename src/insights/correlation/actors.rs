@@ -36,7 +36,7 @@ const VALUES_MAX: usize = 100;
 
 /// Selects actors: the fields of a `FunnelCorrelationActorsQuery` besides its source.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ActorSelection {
     subject: Subject,
     /// Whether they complete the funnel; `None` for both.
     is_converted: Option<bool>,
@@ -61,11 +61,11 @@ impl Correlation {
         &mut self,
         sent: FunnelCorrelationActorsQuery,
         path: &str,
-    ) -> Result<Asked, NodeError> {
+    ) -> Result<ActorSelection, NodeError> {
         self.read(sent).map_err(|error| error.within(path))
     }
 
-    fn read(&mut self, sent: FunnelCorrelationActorsQuery) -> Result<Asked, NodeError> {
+    fn read(&mut self, sent: FunnelCorrelationActorsQuery) -> Result<ActorSelection, NodeError> {
         let is_converted = is_converted(sent.person_converted.as_ref())?;
         let subject = match &self.of {
             Of::Events(_) | Of::EventValues(..) => event_asked(sent.person_entity)?,
@@ -87,7 +87,7 @@ impl Correlation {
                 Subject::Values(exact)
             }
         };
-        Ok(Asked { subject, is_converted })
+        Ok(ActorSelection { subject, is_converted })
     }
 
     /// The persons or groups, by their ids; one more than `part` has is returned if there are more.
@@ -95,7 +95,7 @@ impl Correlation {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-        asked: &Asked,
+        asked: &ActorSelection,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         let view = engine.view(owner.project).await?;

@@ -28,7 +28,7 @@ impl Paths {
             None => Ok::<_, QueryError>(None),
         };
         let keys = &self.keys;
-        let asked = Asked {
+        let asked = PathKeys {
             start: node(&keys.start)?,
             end: node(&keys.end)?,
             dropoff: node(&keys.dropoff)?,
@@ -44,13 +44,13 @@ type Place = (usize, u32);
 
 /// The keys of the request, with their items as numbers.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PathKeys {
     start: Option<Place>,
     end: Option<Place>,
     dropoff: Option<Place>,
 }
 
-impl Asked {
+impl PathKeys {
     /// How often a path takes the selected step.
     fn times(self, path: &[Step]) -> usize {
         let is = |(place, item): Place| {
@@ -76,7 +76,7 @@ impl Asked {
 #[derive(Debug)]
 struct Finding {
     walks: Walks,
-    asked: Asked,
+    asked: PathKeys,
     ranked: Ranked,
 }
 
@@ -102,7 +102,7 @@ impl Fold for Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Step};
+    use super::{PathKeys, Step};
 
     #[test]
     fn keys_name_steps_of_a_path() {
@@ -122,7 +122,7 @@ mod tests {
             (Some((usize::MAX, 5)), Some((0, 5)), None, 0),
             (None, None, None, 2),
         ] {
-            let asked = Asked { start, end, dropoff };
+            let asked = PathKeys { start, end, dropoff };
             assert_eq!(asked.times(&path), times, "{asked:?}");
         }
     }

@@ -26,14 +26,14 @@ const BITS: usize = 64;
 
 /// Selects a row of a retention.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct RowSelection {
     /// Its index among the rows of its breakdown value.
     pub row: usize,
     /// The breakdown value, a list for several properties; `None` for all values.
     pub breakdown: Option<Value>,
 }
 
-impl Asked {
+impl RowSelection {
     /// Reads the fields of an `InsightActorsQuery`.
     pub fn of(sent: &InsightActorsQuery) -> Self {
         let breakdown = of_value(sent.breakdown.as_ref());
@@ -53,7 +53,7 @@ impl Retention {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-        asked: &Asked,
+        asked: &RowSelection,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         // An aggregation does not affect which actors are in a row.
@@ -65,7 +65,7 @@ impl Retention {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-        asked: &Asked,
+        asked: &RowSelection,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         let refused = |field: &str, detail: &str| {

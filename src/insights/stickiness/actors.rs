@@ -16,7 +16,7 @@ use weir_query::persons::people::Part;
 
 /// Selects actors by series and number of intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct SeriesSelection {
     /// The number of the series.
     pub series: usize,
     /// The number of intervals; `None` for any.
@@ -27,7 +27,7 @@ pub struct Asked {
     pub is_previous: bool,
 }
 
-impl Asked {
+impl SeriesSelection {
     /// Parses the `InsightActorsQuery` or `StickinessActorsQuery` at `path`.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Asked {
 
 impl Stickiness {
     /// The unit that the selected series counts.
-    pub fn unit(&self, asked: &Asked) -> Unit {
+    pub fn unit(&self, asked: &SeriesSelection) -> Unit {
         self.series.get(asked.series).map(|counted| counted.unit).unwrap_or_default()
     }
 
@@ -60,7 +60,7 @@ impl Stickiness {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-        asked: &Asked,
+        asked: &SeriesSelection,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         let refused = |field: &str, detail: &str| {

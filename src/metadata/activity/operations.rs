@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::activity::{
-    Asked, Change, Elsewhere, EntryPage, EntryText, Forgotten, Logged, NAMESPACE, Start, Verb,
-    insert, next_position,
+    ActivityFilter, Change, Elsewhere, EntryPage, EntryText, Forgotten, Logged, NAMESPACE, Start,
+    Verb, insert, next_position,
 };
 use crate::entity::Entity;
 use crate::erasure::Left;
@@ -180,7 +180,7 @@ impl Metadata {
     pub async fn activity_count(
         &self,
         project: ProjectId,
-        asked: &Asked,
+        asked: &ActivityFilter,
     ) -> Result<usize, MetadataError> {
         let count = asked.count(project).fetch_one(&mut self.shared.db.reader().await?).await?;
         Ok(usize::try_from(count).unwrap_or(0))
@@ -194,7 +194,7 @@ impl Metadata {
     pub async fn activity_texts(
         &self,
         project: ProjectId,
-        asked: &Asked,
+        asked: &ActivityFilter,
         start: Start,
         limit: usize,
     ) -> Result<Vec<EntryText>, MetadataError> {
@@ -218,7 +218,7 @@ impl Metadata {
     pub async fn activity(
         &self,
         project: ProjectId,
-        asked: &Asked,
+        asked: &ActivityFilter,
         limit: usize,
         offset: usize,
     ) -> Result<EntryPage, MetadataError> {

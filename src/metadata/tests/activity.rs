@@ -1,7 +1,7 @@
 //! The activity log: a change outside of the store is logged once.
 
 use super::*;
-use crate::activity::{Asked, Change, Elsewhere, Scope, Start, Verb};
+use crate::activity::{ActivityFilter, Change, Elsewhere, Scope, Start, Verb};
 use crate::definitions::{DefinitionPatch, DefinitionSeen, EventDefinition, Sightings};
 use crate::entity::Entity;
 
@@ -30,7 +30,8 @@ async fn repeated_entries_are_ignored() {
     metadata.record_activity(&first).await.expect("log");
     let later = [elsewhere(2, "changed"), elsewhere(3, "c"), elsewhere(1, "changed")];
     metadata.record_activity(&later).await.expect("log");
-    let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
+    let page =
+        metadata.activity(PROJECT, &ActivityFilter::default(), 10, 0).await.expect("activity");
     let items: Vec<_> = page.entries.iter().map(|entry| entry.item.as_str()).collect();
     assert_eq!((page.count, items), (3, vec!["c", "b", "a"]));
     assert_eq!(page.entries[0].detail["name"], "somebody");
@@ -41,7 +42,8 @@ async fn repeated_entries_are_ignored() {
     let nowhere = Elsewhere { project: ProjectId(99), ..elsewhere(4, "d") };
     let all_or_none = metadata.record_activity(&[elsewhere(5, "e"), nowhere]).await;
     assert!(all_or_none.is_err());
-    let page = metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("activity");
+    let page =
+        metadata.activity(PROJECT, &ActivityFilter::default(), 10, 0).await.expect("activity");
     assert_eq!(page.count, 3);
 }
 
@@ -50,7 +52,7 @@ async fn repeated_entries_are_ignored() {
 async fn another_entry_at_the_same_position_is_an_error() {
     let bench = Bench::started().await;
     bench.metadata.record_activity(&[elsewhere(1, "a")]).await.expect("log");
-    let (all, start) = (Asked::default(), Start::Offset(0));
+    let (all, start) = (ActivityFilter::default(), Start::Offset(0));
     let texts = bench.metadata.activity_texts(PROJECT, &all, start, 1).await;
     let mut text = texts.expect("activity").remove(0);
     let mut write = bench.metadata.begin().await.expect("begin");

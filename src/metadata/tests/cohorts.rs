@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::*;
-use crate::activity::{Asked, Change, Elsewhere, Forgotten, Scope, Verb};
+use crate::activity::{ActivityFilter, Change, Elsewhere, Forgotten, Scope, Verb};
 use crate::cohorts::{CohortPatch, NewCohort};
 use crate::hash_keys::NewHashKey;
 use weir_event::predicate::Matching;
@@ -47,7 +47,7 @@ async fn cohorts_and_their_members_are_in_the_snapshot_and_on_disk() {
     metadata.update_cohort(PROJECT, USER, list.id, delete).await.expect("delete");
     assert_eq!(metadata.snapshot().cohorts(PROJECT).len(), 1);
     bench.check_snapshot().await;
-    let asked = Asked { scopes: vec![Scope::Cohort], ..Asked::default() };
+    let asked = ActivityFilter { scopes: vec![Scope::Cohort], ..ActivityFilter::default() };
     let log = metadata.activity(PROJECT, &asked, 10, 0).await.expect("log");
     let verbs: Vec<&str> = log.entries.iter().map(|entry| entry.activity.as_str()).collect();
     assert_eq!((log.count, verbs), (4, vec!["updated", "updated", "created", "created"]));

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::activity::{Asked, Scope};
+use crate::activity::{ActivityFilter, Scope};
 use crate::documents::shares::ShareChange;
 use crate::documents::shares::passwords::{PASS_LIFE, PASSWORDS_MAX, is_passed};
 use crate::documents::{Document, DocumentKey, FIELDS_MAX_BYTES, Kind as Of, TAGS_MAX};
@@ -86,7 +86,7 @@ async fn documents_are_changed_deleted_and_restored() {
     assert_eq!(ids(&bench, Of::Action).await, [1]);
     bench.check_snapshot().await;
 
-    let of_action = Asked { scopes: vec![Scope::Action], ..Asked::default() };
+    let of_action = ActivityFilter { scopes: vec![Scope::Action], ..ActivityFilter::default() };
     let log = bench.metadata.activity(PROJECT, &of_action, 10, 0).await.expect("the log");
     let told: Vec<_> = log.entries.iter().map(|entry| entry.activity.as_str()).collect();
     assert_eq!(told, ["updated", "updated", "updated", "created"]);
@@ -182,7 +182,8 @@ async fn links_are_made_turned_off_and_given_other_tokens() {
     let shown = ShareChange { settings: Some(settings), ..enabled(true) };
     assert_eq!(change(PROJECT, shown).await.expect("a change").token, second.token);
     // The log tells what was done, and no token.
-    let log = bench.metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("the log");
+    let log =
+        bench.metadata.activity(PROJECT, &ActivityFilter::default(), 10, 0).await.expect("the log");
     let told: Vec<_> = log.entries.iter().rev().map(|entry| entry.activity.as_str()).collect();
     let expected = [
         "created",
@@ -293,7 +294,11 @@ async fn passwords_of_a_link_are_bounded_and_keep_their_ids() {
         assert_eq!((own.id, own.note), (id + 1 + number, number.to_string()));
     }
     assert_eq!(kind(add(99).await), Kind::Invalid);
-    let log = bench.metadata.activity(PROJECT, &Asked::default(), 100, 0).await.expect("the log");
+    let log = bench
+        .metadata
+        .activity(PROJECT, &ActivityFilter::default(), 100, 0)
+        .await
+        .expect("the log");
     let told = |verb| log.entries.iter().filter(|entry| entry.activity.as_str() == verb).count();
     assert_eq!([told("sharing password added"), told("sharing password removed")], [11, 1]);
 }

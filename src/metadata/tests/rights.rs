@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::accounts::Grant;
-use crate::activity::{Asked, Scope};
+use crate::activity::{ActivityFilter, Scope};
 use crate::annotations::NotesPatch;
 use crate::definitions::DefinitionPatch;
 use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
@@ -38,7 +38,11 @@ impl Bench {
 
     /// The newest entries of the log of a project: kind, verb, fields with both values.
     async fn log(&self, project: ProjectId, limit: usize) -> Vec<String> {
-        let log = self.metadata.activity(project, &Asked::default(), limit, 0).await.expect("log");
+        let log = self
+            .metadata
+            .activity(project, &ActivityFilter::default(), limit, 0)
+            .await
+            .expect("log");
         let entries = log.entries.into_iter().map(|entry| {
             let changes = entry.detail["changes"].as_array().cloned().unwrap_or_default();
             let changes: Vec<String> = changes
@@ -191,7 +195,7 @@ async fn changes_of_roles_are_in_the_log_of_each_project() {
     ];
     assert_eq!(bench.log(PROJECT, 10).await, [&of_one[..], &of_all].concat());
     assert_eq!(bench.log(other, 8).await, [&of_one[..1], &of_all].concat());
-    let asked = Asked { scopes: vec![Scope::Role], item: Some(role.id), user: Some(USER) };
+    let asked = ActivityFilter { scopes: vec![Scope::Role], item: Some(role.id), user: Some(USER) };
     assert_eq!(metadata.activity(other, &asked, 10, 0).await.expect("log").count, 5);
     bench.check_snapshot().await;
 }

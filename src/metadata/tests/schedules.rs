@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::activity::{Asked, Scope};
+use crate::activity::{ActivityFilter, Scope};
 use crate::schedules::{
     Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing, TimingPatch,
 };
@@ -74,7 +74,7 @@ async fn a_change_is_made_once_when_it_is_due() {
     assert_eq!((done.executed_at, done.failure_reason.as_deref()), (Some(bench.clock.now()), None));
     assert_eq!(bench.make_due().await, []);
     bench.check_snapshot().await;
-    let asked = Asked { scopes: vec![Scope::FeatureFlag], ..Asked::default() };
+    let asked = ActivityFilter { scopes: vec![Scope::FeatureFlag], ..ActivityFilter::default() };
     let log = bench.metadata.activity(PROJECT, &asked, 10, 0).await.expect("log");
     let entry = &log.entries[0];
     assert_eq!((entry.user, entry.activity.as_str()), (Some(USER), "updated"));

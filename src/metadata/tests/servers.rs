@@ -4,7 +4,7 @@ use rand::Rng;
 use tokio::time::Instant;
 
 use super::*;
-use crate::activity::Asked;
+use crate::activity::ActivityFilter;
 use crate::cohorts::{CohortPatch, NewCohort};
 use crate::tests::place::{Database, Server, patiently};
 use weir_event::predicate::Matching;
@@ -47,7 +47,10 @@ async fn two_servers_edit_one_project_and_lose_nothing() {
     let stored = flags.iter().find(|flag| flag.id == shared.id).expect("the flag");
     assert_eq!(stored.version, shared.version + 2 * i64::try_from(EDITS).expect("a number"));
     let item = Some(shared.id.0.to_string());
-    let page = bench.metadata.activity(PROJECT, &Asked { item, ..Asked::default() }, 500, 0).await;
+    let page = bench
+        .metadata
+        .activity(PROJECT, &ActivityFilter { item, ..ActivityFilter::default() }, 500, 0)
+        .await;
     let page = page.expect("entries");
     assert_eq!(page.count, 2 * EDITS + 1, "its creation and all edits");
     let texts =

@@ -10,8 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, Query, Select, SelectItem, VisitorMut};
 
-use crate::dialect::asked;
 use crate::dialect::relations::{Relations, Tables, is_same};
+use crate::dialect::statements;
 use crate::dialect::substitution::Substitution;
 
 /// Maximum aliases that are substituted per statement.
@@ -49,7 +49,7 @@ impl Aliases {
         }
         let relations = Relations::new(tables);
         let mut selects = Selects { name, relations, copied: self.copied, is_changed: false };
-        asked::rewrite(statement, &mut selects)?;
+        statements::rewrite(statement, &mut selects)?;
         self.copied = selects.copied;
         Ok(selects.is_changed)
     }

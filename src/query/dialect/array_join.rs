@@ -13,10 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use crate::dialect::asked;
 use crate::dialect::clickhouse::call;
 use crate::dialect::relations::{Relations, Tables, is_same};
 use crate::dialect::sql_text::identifier;
+use crate::dialect::statements;
 use crate::dialect::substitution::Substitution;
 use crate::dialect::tokens::{is_blank, items, keyword, next};
 use crate::dialect::walk::each_expression;
@@ -172,7 +172,7 @@ fn is_marker(name: &ObjectName) -> bool {
 ///
 /// An array has no name, or the join follows more than one table.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
-    asked::rewrite(statement, &mut Joins { relations: Relations::new(tables), copied: 0 })
+    statements::rewrite(statement, &mut Joins { relations: Relations::new(tables), copied: 0 })
 }
 
 struct Joins<'t> {
@@ -301,7 +301,7 @@ impl Joins<'_> {
             true => String::new(),
             false => format!(" EXCLUDE ({})", replaced.join(", ")),
         };
-        let mut subquery = asked::query_of(&format!("SELECT *{but} FROM t"))?;
+        let mut subquery = statements::query_of(&format!("SELECT *{but} FROM t"))?;
         if let SetExpr::Select(select) = &mut *subquery.body {
             if let Some(joined) = select.from.first_mut() {
                 joined.relation = table.clone();

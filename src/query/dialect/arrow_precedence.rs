@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, VisitorMut};
 
-use crate::dialect::asked::{asked, take};
+use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::walk_mut;
 
 /// Rotates all arrow accesses that have a comparison without parentheses as an operand.
 pub(crate) fn rewrite(statement: &mut Statement) {
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk_mut(query, &mut Turner);
     }
 }

@@ -10,8 +10,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Select, Value, VisitorMut};
 
-use crate::dialect::asked::{asked, take};
 use crate::dialect::item_names::ItemNames;
+use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::walk_mut;
 
 /// Whether a statement was refused because of two columns of the same name.
@@ -30,7 +30,7 @@ pub(crate) fn is_needed(error: &DataFusionError) -> bool {
 
 /// Makes the type of each cast part of the column name.
 pub(crate) fn rewrite(statement: &mut Statement) {
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk_mut(query, &mut Casts::default());
     }
 }

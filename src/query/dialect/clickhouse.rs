@@ -22,12 +22,12 @@ use datafusion::sql::sqlparser::ast::{
 
 pub(crate) use crate::dialect::clickhouse::built::{call, step};
 
-use crate::dialect::asked;
 use crate::dialect::clickhouse::parts::Parts;
 use crate::dialect::clickhouse::times::{
     added, as_instant, diff, of_unit, start_of_interval, start_of_week,
 };
 use crate::dialect::item_names::ItemNames;
+use crate::dialect::statements;
 use crate::functions::calendar::Calendar;
 use crate::functions::{local_time, quantile};
 use crate::guard::complexity;
@@ -127,10 +127,10 @@ const AROUND: [&str; 6] =
 ///
 /// A function has invalid arguments, or the statement becomes too long.
 pub(crate) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<()> {
-    let Some(query) = asked::asked(statement) else { return Ok(()) };
+    let Some(query) = statements::query_in(statement) else { return Ok(()) };
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
-    asked::rewrite_part(query, &mut functions)?;
+    statements::rewrite_part(query, &mut functions)?;
     match functions.is_changed.then(|| complexity::check_tree(query)) {
         Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
         _ => Ok(()),
@@ -141,7 +141,7 @@ pub(crate) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<
 pub(crate) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
-    asked::rewrite_part(expression, &mut functions)
+    statements::rewrite_part(expression, &mut functions)
 }
 
 /// All tables of templates.

@@ -7,9 +7,9 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr,
 };
 
-use crate::dialect::asked::query_of;
 use crate::dialect::expression::Expression;
 use crate::dialect::filtered;
+use crate::dialect::statements::query_of;
 use crate::guard::complexity::WORDS_MAX;
 use crate::kernel::error::QueryError;
 

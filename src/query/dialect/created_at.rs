@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, VisitorMut,
 };
 
-use crate::dialect::asked;
 use crate::dialect::relations::{Relation, Relations, Tables, is_same, name_of};
+use crate::dialect::statements;
 use crate::dialect::walk::walk_mut;
 
 /// The name in HogQL, and the name of the column here.
@@ -27,7 +27,7 @@ const RECEIVED_AT: &str = "received_at";
 /// The unqualified name is that of columns of two tables.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     let relations = Relations::new(tables);
-    asked::rewrite(statement, &mut Names { relations, scopes: Vec::new() })
+    statements::rewrite(statement, &mut Names { relations, scopes: Vec::new() })
 }
 
 /// A SELECT around the current place.

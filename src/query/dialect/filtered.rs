@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, ObjectName, ObjectNamePart, Select, TableFactor, Value, VisitorMut,
 };
 
-use crate::dialect::asked;
+use crate::dialect::statements;
 
 /// The function of which a call represents `{filters}`.
 pub(crate) const MARKER: &str = "filters_of_the_query";
@@ -26,7 +26,7 @@ const EVENTS: &str = "events";
 ///
 /// A marker is not in the WHERE of a SELECT from events, alone or as an operand of AND.
 pub(crate) fn rewrite(statement: &mut Statement, is_filtered: bool) -> Result<()> {
-    asked::rewrite(statement, &mut Markers { is_filtered })
+    statements::rewrite(statement, &mut Markers { is_filtered })
 }
 
 struct Markers {

@@ -15,10 +15,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-use crate::dialect::asked::asked;
 use crate::dialect::property_access;
 use crate::dialect::property_access::OF_PERSONS;
 use crate::dialect::sql_text::{identifier, literal};
+use crate::dialect::statements::query_in;
 use crate::dialect::walk::walk_mut;
 
 /// The name of an event's person in a query, and the names of tables.
@@ -42,7 +42,7 @@ const COLUMNS: [(&str, &str); 5] = [
 ///
 /// The generated SQL does not parse: a bug.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
+    let Some(query) = query_in(statement) else { return Ok(()) };
     match walk_mut(query, &mut Queries) {
         ControlFlow::Break(error) => Err(DataFusionError::Internal(error.to_string())),
         ControlFlow::Continue(()) => Ok(()),

@@ -30,7 +30,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, Value, Visitor, VisitorMut,
 };
 
-use crate::dialect::asked::{asked, take};
+use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::{walk, walk_mut};
 use crate::functions::text_number::{checked_number, is_text, number, wide_number};
 use crate::kernel::rewritten::map_named;
@@ -60,7 +60,7 @@ const COALESCE: &str = "coalesce";
 /// Normalizes every property access to the form with brackets, and names output columns by the last key. A statement
 /// with a table or an alias called `properties` is left as it is.
 pub(crate) fn rewrite(statement: &mut Statement) {
-    let query = asked(statement);
+    let query = query_in(statement);
     if let Some(query) = query.filter(|query| walk(&**query, &mut HasTable).is_continue()) {
         let _ = walk_mut(query, &mut Rewriter);
     }

@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::ast::{
     UnaryOperator, Value, VisitorMut, WindowType,
 };
 
-use crate::dialect::asked::{asked, take};
 use crate::dialect::property_access::{OF_ANY, OF_FIRST, access};
+use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::walk_mut;
 use weir_event::schema::{PROMOTED, PropertyType};
 
@@ -71,7 +71,7 @@ const OF_ORDERS: [&str; 2] = ["min", "max"];
 
 /// Converts a property to a number wherever a number is required. Accesses may be in any form.
 pub(crate) fn rewrite(statement: &mut Statement) {
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk_mut(query, &mut Numbers);
     }
 }

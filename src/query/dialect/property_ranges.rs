@@ -8,14 +8,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
 
-use crate::dialect::asked::{asked, take};
 use crate::dialect::property_access::access;
+use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::walk_mut;
 
 /// Rewrites ranges and lists of properties to comparisons. May run before or after
 /// [`property_access::rewrite`](crate::dialect::property_access::rewrite).
 pub(crate) fn rewrite(statement: &mut Statement) {
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk_mut(query, &mut Comparisons);
     }
 }

@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use crate::dialect::asked;
-use crate::dialect::asked::take;
 use crate::dialect::clickhouse::{call, step};
 use crate::dialect::property_access::access;
+use crate::dialect::statements;
+use crate::dialect::statements::take;
 
 /// The function that returns an item of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
@@ -24,7 +24,7 @@ const AS_TEXT: &str = "json_as_text";
 ///
 /// An index of a list is invalid.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
-    asked::rewrite(statement, &mut Wanted)
+    statements::rewrite(statement, &mut Wanted)
 }
 
 struct Wanted;

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Value, VisitorMut};
 
-use crate::dialect::asked::asked;
+use crate::dialect::statements::query_in;
 use crate::dialect::walk::walk_mut;
 use crate::events::event_sessions;
 
 /// Turns each placeholder with the name of a session property into a column.
 pub(crate) fn rewrite(statement: &mut Statement) {
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk_mut(query, &mut Names);
     }
 }

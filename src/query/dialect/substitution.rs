@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::relations::{Relations, is_same};
 use crate::dialect::walk::{each_expression, walk_mut};
-use crate::dialect::{array_join, asked};
+use crate::dialect::{array_join, statements};
 use crate::guard::complexity;
 
 /// Names and the expressions that replace them.
@@ -75,7 +75,7 @@ impl<'t> Substitution<'t> {
         if self.is_empty() {
             return Ok(());
         }
-        asked::rewrite_part(place, self)
+        statements::rewrite_part(place, self)
     }
 
     /// The same for the query that defines the names, in which they take precedence over columns.

@@ -168,7 +168,7 @@ mod tests {
             ("SELECT 1, 'x', 2", Some("x"), "SELECT 7, 'x', 2", &["query"]),
         ] {
             let mut statement = hogql::statement(sql, 50).unwrap();
-            let query = crate::dialect::asked::asked(&mut statement).unwrap();
+            let query = crate::dialect::statements::query_in(&mut statement).unwrap();
             let mut visitor = Sevens::default();
             let end = walk_mut(query, &mut visitor).break_value();
             assert_eq!(end.as_deref(), broken, "{sql}");
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn parents_come_before_their_children() {
         let mut statement = hogql::statement("SELECT a + f(b)", 50).unwrap();
-        let query = crate::dialect::asked::asked(&mut statement).unwrap();
+        let query = crate::dialect::statements::query_in(&mut statement).unwrap();
         let mut met = Vec::new();
         let end = each_expression(query, |part| match part {
             Expr::Identifier(name) if name.value == "b" => ControlFlow::Break("b"),

@@ -12,9 +12,9 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use crate::dialect::asked;
-use crate::dialect::asked::take;
 use crate::dialect::relations::{Relations, Tables};
+use crate::dialect::statements;
+use crate::dialect::statements::take;
 use crate::dialect::substitution::Substitution;
 use crate::dialect::tokens::{is_blank, items, keyword};
 
@@ -102,7 +102,7 @@ fn query(expression: &[TokenWithSpan], name: &TokenWithSpan) -> Vec<TokenWithSpa
 /// The statement becomes too long.
 pub(crate) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     let relations = Relations::new(tables);
-    asked::rewrite(statement, &mut Constants { relations, copied: 0 })
+    statements::rewrite(statement, &mut Constants { relations, copied: 0 })
 }
 
 struct Constants<'t> {

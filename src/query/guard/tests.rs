@@ -398,7 +398,7 @@ async fn the_last_one_of_a_key_counts() {
 }
 
 /// The result of a query, or its error.
-async fn asked(context: &SessionContext, sql: &str) -> Result<String, String> {
+async fn query_in(context: &SessionContext, sql: &str) -> Result<String, String> {
     let batches = match context.sql(sql).await {
         Ok(frame) => frame.collect().await,
         Err(error) => Err(error),
@@ -423,7 +423,7 @@ async fn integers_do_not_overflow_in_silence() {
         "SELECT 1 + 9223372036854775806 + 1 - 1",
         "SELECT CAST(n AS TINYINT) + CAST(127 AS TINYINT) FROM t WHERE n = 1",
     ] {
-        let error = asked(&limited, sql).await.unwrap_err();
+        let error = query_in(&limited, sql).await.unwrap_err();
         assert!(error.to_lowercase().contains("overflow"), "{sql}: {error}");
     }
     for (sql, expected) in [
@@ -434,7 +434,7 @@ async fn integers_do_not_overflow_in_silence() {
         ("SELECT sum(n - 1 + 1), sum(n + 1 - 1) AS x FROM t WHERE n = 3", "3"),
         ("SELECT sum(n) * 2 AS x FROM t", "8997000"),
     ] {
-        let found = asked(&limited, sql).await.unwrap();
+        let found = query_in(&limited, sql).await.unwrap();
         assert!(found.contains(expected), "{sql}: {found}");
     }
 }
@@ -454,7 +454,7 @@ async fn conditions_of_null_are_null_behind_not() {
         let column = format!("SELECT sum(CASE WHEN {condition} THEN 1 ELSE 0 END) AS x FROM t");
         let filter = format!("SELECT count(*) AS x FROM t WHERE {condition}");
         for sql in [column, filter] {
-            let found = asked(&limited, &sql).await.unwrap();
+            let found = query_in(&limited, &sql).await.unwrap();
             assert!(found.contains(&format!("| {expected} ")), "{sql}: {found}");
         }
     }
@@ -471,7 +471,7 @@ async fn what_would_be_answered_wrongly_is_refused() {
         ("SELECT count(CASE WHEN n IN (SELECT n FROM t) THEN 1 END) FROM t", "WHERE and HAVING"),
         ("SELECT EXISTS (SELECT 1 FROM t)", "WHERE and HAVING"),
     ] {
-        let error = asked(&limited, sql).await.unwrap_err();
+        let error = query_in(&limited, sql).await.unwrap_err();
         assert!(error.contains(why), "{sql}: {error}");
     }
     for (sql, expected) in [
@@ -482,7 +482,7 @@ async fn what_would_be_answered_wrongly_is_refused() {
         ("SELECT lag(n, 2) IGNORE NULLS OVER (ORDER BY n) AS x FROM t ORDER BY n LIMIT 3", "0"),
         ("SELECT count(*) AS x FROM t WHERE n IN (SELECT n FROM t WHERE n < 5)", "5"),
     ] {
-        let found = asked(&limited, sql).await.unwrap();
+        let found = query_in(&limited, sql).await.unwrap();
         assert!(found.contains(expected), "{sql}: {found}");
     }
 }

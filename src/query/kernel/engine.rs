@@ -23,7 +23,7 @@ use crate::kernel::planners::{Planners, Planning};
 use crate::kernel::sources::Sources;
 use crate::kernel::usage::Usage;
 use crate::kernel::view::{State, View};
-use crate::kernel::{explain, lasting, session, spill, usage};
+use crate::kernel::{cacheable, explain, session, spill, usage};
 use crate::output::lists::{Layout, Lists, Took};
 use crate::output::rows::{Format, Gathered, Size, Text};
 use crate::output::{lists, rows};
@@ -190,7 +190,8 @@ impl Engine {
         let began = clock.monotonic();
         let planned = self.prepared(project, planning).await?;
         let planned_at = clock.monotonic();
-        let (is_lasting, events) = (planned.is_lasting, planned.events.iter().cloned().collect());
+        let (is_cacheable, events) =
+            (planned.is_cacheable, planned.events.iter().cloned().collect());
         let answer = self.gathered(planned).await.map_err(QueryError::of_query)?;
         let ended = clock.monotonic();
         let took = Took {
@@ -216,7 +217,7 @@ impl Engine {
             Ok(written)
         });
         let rows = writing.await??;
-        Ok(Lists { columns, types, rows, has_more, is_lasting, events, took })
+        Ok(Lists { columns, types, rows, has_more, is_cacheable, events, took })
     }
 
     /// Plans on a planner thread, once one is free and within the time limit of a query.
@@ -241,12 +242,12 @@ impl Engine {
         let planning = async move {
             let query = planning.await?;
             let events = usage::events_named(query.logical_plan());
-            let is_lasting = lasting::is_lasting(query.logical_plan())?;
-            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events, is_lasting))
+            let is_cacheable = cacheable::is_cacheable(query.logical_plan())?;
+            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events, is_cacheable))
         };
         let planned = self.shared.planning.plan(planning).await;
         drop(stop);
-        let (mut query, events, is_lasting) = planned.map_err(QueryError::of_query)?;
+        let (mut query, events, is_cacheable) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN must remain the root of its plan, and returns only a few rows.
@@ -254,7 +255,7 @@ impl Engine {
             // One row more than the limit, so that a result that exceeds it is detected instead of silently truncated.
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        Ok(Planned { query, permit, events, is_lasting })
+        Ok(Planned { query, permit, events, is_cacheable })
     }
 
     /// All rows of a result. Their memory is accounted in the pool of all queries.
@@ -449,7 +450,7 @@ struct Planned {
     query: DataFrame,
     permit: Permit,
     events: BTreeSet<String>,
-    is_lasting: bool,
+    is_cacheable: bool,
 }
 
 /// All rows of a result, and what is held until they are written: the slot, as writing cells may take long, and the

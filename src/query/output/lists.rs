@@ -67,7 +67,7 @@ pub struct Lists {
     /// Whether there are, or may be, more rows.
     pub has_more: bool,
     /// Whether the result may be cached while the tables of the project do not change.
-    pub is_lasting: bool,
+    pub is_cacheable: bool,
     /// Events that the query names.
     pub events: Vec<String>,
     /// How long the query took.

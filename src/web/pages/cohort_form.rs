@@ -7,7 +7,7 @@ use crate::pages::flag_form;
 use crate::pages::flag_form::Known;
 use crate::parts;
 use crate::sentences::conditions_of;
-use crate::state::cohort::{DAYS, DEEDS_MAX, Deed, Draft, TIMES};
+use crate::state::cohort::{BEHAVIORAL_MAX, Behavioral, DAYS, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
 use weir_api::cohorts::Cohort;
 use weir_api::early_access::Feature;
@@ -69,7 +69,7 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
                 fieldset class="card" {
                     legend { @if number == 1 { "Group 1" } @else { "or group " (number) } }
                     (flag_form::filters(filters, &format!("c{number}."), known, &OWNERS))
-                    (deeds(group.map(|own| own.deeds.as_slice()).unwrap_or_default(), &format!("c{number}.")))
+                    (behavioral(group.map(|own| own.behavioral.as_slice()).unwrap_or_default(), &format!("c{number}.")))
                 }
             }
             datalist id="events" { @for name in &known.events { option value=(name) {} } }
@@ -87,12 +87,12 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
 }
 
 /// Behavioral filters, and an empty row while there are fewer than the maximum.
-fn deeds(own: &[Deed], prefix: &str) -> Markup {
-    let rows = (own.len() + 1).min(DEEDS_MAX);
-    html! { @for row in 1..=rows { (deed(own.get(row - 1), &|field| format!("{prefix}d{row}.{field}"))) } }
+fn behavioral(own: &[Behavioral], prefix: &str) -> Markup {
+    let rows = (own.len() + 1).min(BEHAVIORAL_MAX);
+    html! { @for row in 1..=rows { (one(own.get(row - 1), &|field| format!("{prefix}d{row}.{field}"))) } }
 }
 
-fn deed(own: Option<&Deed>, name: &dyn Fn(&str) -> String) -> Markup {
+fn one(own: Option<&Behavioral>, name: &dyn Fn(&str) -> String) -> Markup {
     let is_not = own.is_some_and(|own| own.is_not);
     let words = TIMES.into_iter().zip(["at least", "at most", "exactly"]);
     html! {

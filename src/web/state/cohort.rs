@@ -18,7 +18,7 @@ pub const TIMES: [&str; 3] = [AT_LEAST, "lte", "exact"];
 const AT_LEAST: &str = "gte";
 
 /// Most behavioral filters of a group.
-pub const DEEDS_MAX: usize = 10;
+pub const BEHAVIORAL_MAX: usize = 10;
 
 /// Default time range of a behavioral filter, in days.
 pub const DAYS: u32 = 30;
@@ -46,12 +46,12 @@ pub struct Group {
     /// Filters on properties.
     pub filters: Vec<Filter>,
     /// Behavioral filters.
-    pub deeds: Vec<Deed>,
+    pub behavioral: Vec<Behavioral>,
 }
 
 /// A behavioral filter: an event that a person did, or did not do, within some days.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deed {
+pub struct Behavioral {
     /// The event.
     pub event: String,
     /// Whether it is negated.
@@ -64,18 +64,18 @@ pub struct Deed {
     pub days: u32,
 }
 
-impl Deed {
+impl Behavioral {
     /// Takes all filters from the fields whose names begin with `prefix`.
     fn take_all(form: &mut Parameters, prefix: &str) -> Result<Vec<Self>, Wrong> {
-        let mut deeds = Vec::new();
-        for number in 1..=DEEDS_MAX {
+        let mut behavioral = Vec::new();
+        for number in 1..=BEHAVIORAL_MAX {
             let name = |field: &str| format!("{prefix}d{number}.{field}");
             let event = form.take(&name("event"))?;
             let (is_not, operator) = (form.truth(&name("not"))?, form.choice(&name("op"), &TIMES)?);
             let (count, days) = (form.number(&name("count"))?, form.number(&name("days"))?);
             if let Some(event) = event {
                 let (count, days) = (count.unwrap_or(1), days.unwrap_or(DAYS));
-                deeds.push(Self {
+                behavioral.push(Self {
                     event,
                     is_not,
                     operator: operator.unwrap_or(AT_LEAST),
@@ -84,7 +84,7 @@ impl Deed {
                 });
             }
         }
-        Ok(deeds)
+        Ok(behavioral)
     }
 
     /// The behavioral filter of a stored filter; `None` if the form has no fields for it.
@@ -100,8 +100,8 @@ impl Deed {
         };
         let is_not = stored.get("negation") == Some(&Value::Bool(true));
         let days = text("time_value").parse().ok()?;
-        let deed = Self { event: text("key"), is_not, operator, count, days };
-        (said(&deed.node()) == said(stored)).then_some(deed)
+        let one = Self { event: text("key"), is_not, operator, count, days };
+        (said(&one.node()) == said(stored)).then_some(one)
     }
 
     /// The filter in the API's format.
@@ -161,7 +161,7 @@ impl Draft {
         for number in 1..=count {
             let prefix = format!("c{number}.");
             let filters = Filter::take_all(form, &prefix)?;
-            groups.push(Group { filters, deeds: Deed::take_all(form, &prefix)? });
+            groups.push(Group { filters, behavioral: Behavioral::take_all(form, &prefix)? });
         }
         groups.retain(|group| *group != Group::default());
         let mut text = |name: &str| Ok(form.take(name)?.unwrap_or_default());
@@ -187,7 +187,8 @@ impl Draft {
         }
         let group = |group: &Group| {
             let filters = group.filters.iter().map(Filter::node);
-            let all: Vec<Value> = filters.chain(group.deeds.iter().map(Deed::node)).collect();
+            let all: Vec<Value> =
+                filters.chain(group.behavioral.iter().map(Behavioral::node)).collect();
             json!({"type": "AND", "values": all})
         };
         Ok(json!({"type": "OR", "values": self.groups.iter().map(group).collect::<Vec<_>>()}))
@@ -221,11 +222,11 @@ fn groups_of(rule: &Value) -> Option<Vec<Group>> {
         let mut own = Group::default();
         for stored in &values {
             match stored.get("type").and_then(Value::as_str) {
-                Some("behavioral") => own.deeds.push(Deed::of(stored)?),
+                Some("behavioral") => own.behavioral.push(Behavioral::of(stored)?),
                 _ => own.filters.push(filter(stored)?),
             }
         }
-        (own.deeds.len() <= DEEDS_MAX).then_some(own)
+        (own.behavioral.len() <= BEHAVIORAL_MAX).then_some(own)
     };
     groups.iter().map(filters).collect()
 }
@@ -263,7 +264,7 @@ mod tests {
         let leaf =
             |key: &str| json!({"key": key, "type": "person", "operator": "exact", "value": ["x"]});
         let of = |kind: &str, values: Value| json!({"type": kind, "values": values});
-        let deed = json!({"type": "behavioral", "key": "buy", "value": "performed_event"});
+        let one = json!({"type": "behavioral", "key": "buy", "value": "performed_event"});
         let did = |operator: &str, count: u32| {
             let mut own = json!({"type": "behavioral", "key": "buy", "event_type": "events", "value": "performed_event",
                 "time_value": 7, "time_interval": "day", "negation": false});
@@ -292,7 +293,7 @@ mod tests {
                 of("AND", json!([of("AND", json!([leaf("a")])), of("AND", json!([leaf("b")]))])),
                 None,
             ),
-            (of("OR", json!([of("AND", json!([deed]))])), None),
+            (of("OR", json!([of("AND", json!([one]))])), None),
             (of("OR", json!([of("AND", json!([did("gte", 1)]))])), Some(1)),
             (
                 of("OR", json!([of("AND", json!([leaf("a"), did("lte", 3), did("exact", 2)]))])),

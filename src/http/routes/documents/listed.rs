@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::kinds::DocumentKind;
 use crate::routes::documents::question::{Place, Question, Texts};
-use crate::routes::documents::results::{Asked, Reader, Results};
+use crate::routes::documents::results::{Reader, Results, ResultsRequest};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{body, form};
 use crate::routes::store::problem;
@@ -140,7 +140,7 @@ struct ListPart {
 async fn list(
     cx: &Context<Principal>,
     kind: Kind,
-    (mut question, asked): (Question, &Asked),
+    (mut question, asked): (Question, &ResultsRequest),
     page: Page,
 ) -> Result<ListPart, Problem> {
     let (app, project, memory) = (&cx.app, cx.who.project.id, &cx.memory);

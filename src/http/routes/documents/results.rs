@@ -1,5 +1,5 @@
 //! Results of saved insights: [`Reader`] computes them, or reads them from the cache, depending on the request
-//! ([`Asked`]).
+//! ([`ResultsRequest`]).
 //!
 //! The computation of one request is bounded: by the number of insights, by the time limit of a query for all of them
 //! together, and by the length of the results. A client that hangs up ends its queries.
@@ -51,7 +51,7 @@ const ASKING: [&str; 2] = ["query", "filters"];
 
 /// How a request obtains results.
 #[derive(Clone, Debug)]
-pub(in crate::routes) struct Asked {
+pub(in crate::routes) struct ResultsRequest {
     /// Whether cached results are accepted.
     pub(in crate::routes) refresh: Refresh,
     /// Filters and variables of the dashboard.
@@ -105,7 +105,7 @@ impl Frame {
     }
 }
 
-impl Asked {
+impl ResultsRequest {
     /// Cached results only.
     pub(in crate::routes) fn kept() -> Self {
         Self { refresh: Refresh::ForceCache, frame: Frame::default() }
@@ -163,13 +163,13 @@ impl Results {
     /// # Errors
     ///
     /// 403 if the key does not grant insights.
-    pub(super) fn of(self, key: &PersonalKey) -> Result<Asked, Problem> {
+    pub(super) fn of(self, key: &PersonalKey) -> Result<ResultsRequest, Problem> {
         let Self { refresh, filters, variables } = self;
         let frame = Frame::chosen(filters, variables, key);
         if frame.is_without_rows {
             auth::require(key, "insight:read")?;
         }
-        Ok(Asked { refresh, frame })
+        Ok(ResultsRequest { refresh, frame })
     }
 }
 
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
     pub(super) async fn add_one(
         &self,
         (insight, body): (&DocumentText, &mut Members),
-        (asked, held): (&Asked, &mut Reservation),
+        (asked, held): (&ResultsRequest, &mut Reservation),
     ) -> Result<(), Problem> {
         let found = self.find(insight, asked).await?;
         held.hold_more(found.bytes)?;
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
     pub(super) async fn add_all(
         &self,
         insights: Vec<(&DocumentText, &mut Members)>,
-        (asked, held): (&Asked, &mut Reservation),
+        (asked, held): (&ResultsRequest, &mut Reservation),
     ) -> Result<Vec<Option<Value>>, Problem> {
         let is_at_once = asked.refresh != Refresh::ForceCache && !asked.refresh.is_later();
         let one_state = match is_at_once && insights.len() > 1 {
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
             settings: Arc::clone(&self.settings),
             by: self.by,
         };
-        let kept = Asked { refresh: Refresh::ForceCache, frame: asked.frame.clone() };
+        let kept = ResultsRequest { refresh: Refresh::ForceCache, frame: asked.frame.clone() };
         let mut finding = Vec::with_capacity(insights.len());
         for (at, (insight, _)) in insights.iter().enumerate() {
             let asked = if at < COMPUTED_MAX { asked } else { &kept };
@@ -345,7 +345,11 @@ impl<'a> Reader<'a> {
         Ok(errors)
     }
 
-    async fn find(&self, document: &DocumentText, asked: &Asked) -> Result<Found, Problem> {
+    async fn find(
+        &self,
+        document: &DocumentText,
+        asked: &ResultsRequest,
+    ) -> Result<Found, Problem> {
         let Self { app, settings, by } = self;
         let refresh = asked.refresh;
         let (document, frame) = (document.clone(), asked.frame.clone());

@@ -25,7 +25,7 @@ use crate::gzip::compressed_whole;
 use crate::members::{Member, Members};
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::documents::results::Asked;
+use crate::routes::documents::results::ResultsRequest;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::tiles::Whole;
 use crate::routes::documents::unlock::{Guesses, Place};
@@ -327,15 +327,16 @@ async fn told(
     let project = snapshot.project(share.project).cloned().ok_or_else(unknown)?;
     let app = app.for_links(share.project);
     let viewer = Viewer { project, user: None, key: None };
-    let whole = match tiles::whole(&app, document, &viewer, (&Asked::computed(), memory)).await {
-        Ok(whole) => whole,
-        Err(problem) => {
-            if let Some(cause) = problem.cause() {
-                tracing::warn!(cause, "a shared insight has no result");
+    let whole =
+        match tiles::whole(&app, document, &viewer, (&ResultsRequest::computed(), memory)).await {
+            Ok(whole) => whole,
+            Err(problem) => {
+                if let Some(cause) = problem.cause() {
+                    tracing::warn!(cause, "a shared insight has no result");
+                }
+                tiles::whole(&app, document, &viewer, (&ResultsRequest::kept(), memory)).await?
             }
-            tiles::whole(&app, document, &viewer, (&Asked::kept(), memory)).await?
-        }
-    };
+        };
     let Whole { mut body, held } = whole;
     let (name, told) = match document.head.kind {
         Kind::Dashboard => {

@@ -12,7 +12,7 @@ use crate::openapi::{Shape, Success};
 use crate::operation::Context;
 use crate::operation::output::{Output, Reply};
 use crate::response::{Problem, Response};
-use crate::routes::documents::results::Asked;
+use crate::routes::documents::results::ResultsRequest;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::tiles;
 use crate::routes::documents::tiles::Whole;
@@ -42,7 +42,7 @@ impl<S> Shown<S> {
     pub(super) async fn of(
         cx: &Context<Principal>,
         document: &DocumentText,
-        asked: &Asked,
+        asked: &ResultsRequest,
     ) -> Result<Self, Problem> {
         let viewer = Viewer::from(&cx.who);
         let whole = tiles::whole(&cx.app, document, &viewer, (asked, &cx.memory)).await?;
@@ -58,7 +58,7 @@ impl<S> Shown<S> {
         cx: &Context<Principal>,
         document: &Document,
     ) -> Result<Self, Problem> {
-        Self::of(cx, &DocumentText::of(document), &Asked::kept()).await
+        Self::of(cx, &DocumentText::of(document), &ResultsRequest::kept()).await
     }
 
     async fn answer(self, status: StatusCode, reply: &Reply<'_>) -> Result<Response, Problem> {

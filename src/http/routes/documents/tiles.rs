@@ -9,7 +9,7 @@ use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
 use crate::members::{Member, Members};
 use crate::response::Problem;
-use crate::routes::documents::results::{Asked, Frame, Reader};
+use crate::routes::documents::results::{Frame, Reader, ResultsRequest};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{boards, body};
 use crate::routes::store::problem;
@@ -34,7 +34,7 @@ pub(in crate::routes) async fn whole(
     app: &App,
     document: &DocumentText,
     viewer: &Viewer,
-    (asked, memory): (&Asked, &Memory),
+    (asked, memory): (&ResultsRequest, &Memory),
 ) -> Result<Whole, Problem> {
     let reader = Reader::new(app, viewer);
     let mut held = memory.reservation();
@@ -49,7 +49,7 @@ pub(in crate::routes) async fn whole(
             body::set_shared(&mut body, share.is_some_and(|share| share.is_enabled));
             let dashboard = document.whole().map_err(problem)?;
             let frame = asked.frame.over(&dashboard);
-            let asked = Asked { refresh: asked.refresh, frame };
+            let asked = ResultsRequest { refresh: asked.refresh, frame };
             let tiles = tiles(app, &dashboard, (&reader, viewer), (&asked, &mut held)).await?;
             add(&mut body, asked.frame, tiles);
         }
@@ -80,7 +80,7 @@ async fn tiles(
     app: &App,
     dashboard: &Document,
     (reader, viewer): (&Reader<'_>, &Viewer),
-    (asked, held): (&Asked, &mut Reservation),
+    (asked, held): (&ResultsRequest, &mut Reservation),
 ) -> Result<Vec<Members>, Problem> {
     let (tiles, insights) = placed(app, dashboard, held).await?;
     for insight in &insights {

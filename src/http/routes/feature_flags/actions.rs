@@ -22,7 +22,7 @@ use weir_evaluation::membership::with_subject;
 use weir_flags::cohorts::Memberships;
 use weir_flags::set::Selection;
 use weir_insights::audience;
-use weir_metadata::activity::{Asked, Scope};
+use weir_metadata::activity::{ActivityFilter, Scope};
 use weir_metadata::cohorts::{CohortPatch, MEMBERS_MAX, NewCohort};
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
@@ -275,8 +275,11 @@ async fn at_version(
         return Err(not_found());
     }
     let (mut fields, mut at, mut offset) = (flag.compared(), flag.version, 0);
-    let asked =
-        Asked { scopes: vec![Scope::FeatureFlag], item: Some(flag.id.to_string()), user: None };
+    let asked = ActivityFilter {
+        scopes: vec![Scope::FeatureFlag],
+        item: Some(flag.id.to_string()),
+        user: None,
+    };
     while at > wanted {
         let page = cx.metadata().activity(flag.project, &asked, HISTORY_PAGE, offset).await;
         let page = page.map_err(problem)?;

@@ -113,7 +113,7 @@ impl Operation for Test {
         let Some(flags) = cx.snapshot().flag_set(project).cloned() else {
             return Err(Problem::not_found("Not found."));
         };
-        let asked = Asked {
+        let asked = EvaluationInput {
             flags,
             id: flag.id.0,
             key: flag.key.clone(),
@@ -156,12 +156,12 @@ pub(in crate::routes) async fn of_unsaved(
         Stored { active: is_active, continuity: is_continuous, ..Stored::new(id, &key, &filters) };
     let flags = Arc::new(app.node.metadata.snapshot().flag_set_with(project, &stored));
     let (distinct_id, plain) = (distinct_id.to_owned(), Plain::about(Map::new()));
-    let asked = Asked { flags, id, key, filters, distinct_id, plain, as_of: None };
+    let asked = EvaluationInput { flags, id, key, filters, distinct_id, plain, as_of: None };
     explained(app, project, asked).await
 }
 
 /// Input of the evaluation to explain.
-struct Asked {
+struct EvaluationInput {
     /// The flags of the project.
     flags: Arc<FlagSet>,
     id: i64,
@@ -176,9 +176,9 @@ struct Asked {
 async fn explained(
     app: &App,
     project: ProjectId,
-    asked: Asked,
+    asked: EvaluationInput,
 ) -> Result<api::TestedEvaluation, Problem> {
-    let Asked { flags, id, key, filters, distinct_id, plain, as_of } = asked;
+    let EvaluationInput { flags, id, key, filters, distinct_id, plain, as_of } = asked;
     let snapshot = app.node.metadata.snapshot();
     let question = plain.question(project, &distinct_id);
     let mut known = app.shard.evaluator.load(&snapshot, &question).await?;

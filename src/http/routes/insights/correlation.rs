@@ -14,7 +14,9 @@ use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{People, find};
-use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, invalid, plain, problem, told};
+use crate::routes::insights::{
+    How, OlderAnswer, URLS_MAX_BYTES, address, invalid, plain, problem, told,
+};
 use crate::routes::query;
 use crate::routes::query::insight;
 use weir_api::insights::correlation::Correlations;
@@ -80,7 +82,7 @@ impl Operation for Correlate {
                         let found = app.engine.within_time(app.engine.apart(found)).await;
                         let found = found.and_then(|found| found).map_err(query::problem)?;
                         let found = found.map_err(failed)?;
-                        told = Told { result: found.shown(), how: How::now(app) };
+                        told = OlderAnswer { result: found.shown(), how: How::now(app) };
                         found.rows.into_iter().map(|row| row.subject).collect()
                     }
                 };
@@ -94,7 +96,7 @@ impl Operation for Correlate {
             // A funnel without steps has an empty result.
             false => {
                 let result = Correlations { events: Vec::new(), skewed: false };
-                Told { result, how: How::now(app) }
+                OlderAnswer { result, how: How::now(app) }
             }
         };
         Ok(Long(CorrelationAnswer::of(told.how.computed(&settings), told.result)))

@@ -13,7 +13,7 @@ use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People};
-use crate::routes::insights::{How, Told, URLS_MAX_BYTES, address, as_json, invalid, told};
+use crate::routes::insights::{How, OlderAnswer, URLS_MAX_BYTES, address, as_json, invalid, told};
 use crate::routes::query::insight;
 use weir_api::insights::funnel::{Conversion, Funnel, FunnelTo, Step, Steps};
 use weir_api::insights::older::FunnelAnswer;
@@ -94,7 +94,9 @@ impl Operation for Convert {
                 told(cx, (&node, &filter), read).await?
             }
             // A funnel without steps has an empty result.
-            false => Told { result: Funnel::Steps(Steps::All(Vec::new())), how: How::now(app) },
+            false => {
+                OlderAnswer { result: Funnel::Steps(Steps::All(Vec::new())), how: How::now(app) }
+            }
         };
         let project = cx.who.project.id.0;
         let answer = move || {

@@ -23,7 +23,7 @@ use weir_insights::lifecycle::actors::Stage;
 use weir_insights::lifecycle::legacy::lifecycle_query;
 use weir_insights::lifecycle::status::Status;
 use weir_insights::stickiness::Stickiness;
-use weir_insights::stickiness::actors::Asked;
+use weir_insights::stickiness::actors::SeriesSelection;
 use weir_insights::stickiness::legacy::stickiness_query;
 use weir_insights::trends::Trends;
 use weir_insights::trends::actors::Point;
@@ -139,7 +139,11 @@ impl Operation for OfStickiness {
             text.parse::<usize>().map_err(wrong)
         });
         let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
-        let asked = Asked { intervals: intervals.transpose()?, is_previous, ..Asked::default() };
+        let asked = SeriesSelection {
+            intervals: intervals.transpose()?,
+            is_previous,
+            ..SeriesSelection::default()
+        };
         let actors = ActorsOf::Stickiness(stickiness, asked);
         of_number(cx, (&filter, page), actors, "stickiness_days").await
     }

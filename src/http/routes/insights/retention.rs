@@ -22,7 +22,7 @@ use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 use weir_insights::retention::Retention;
-use weir_insights::retention::actors::Asked;
+use weir_insights::retention::actors::RowSelection;
 use weir_insights::retention::legacy::retention_query;
 
 /// The parameter with the index of a row, and the parameter with its values of the breakdown.
@@ -147,7 +147,7 @@ impl Operation for Persons {
         let is_empty = |values: &Value| values.as_array().is_some_and(Vec::is_empty);
         let breakdown = Some(breakdown).filter(|values| !values.is_null() && !is_empty(values));
         let cells = retention.rows().saturating_sub(row);
-        let actors = ActorsOf::Retention(retention, Asked { row, breakdown });
+        let actors = ActorsOf::Retention(retention, RowSelection { row, breakdown });
         let found = find(cx, actors, (&filter, page)).await.map_err(problem)?;
         let appearances = found.iter().take(page.limit).map(|actor| {
             let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));

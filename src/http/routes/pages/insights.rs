@@ -60,12 +60,12 @@ const RESULT: &str = "result";
 const PART: HeaderName = HeaderName::from_static("weir-part");
 
 /// The parsed URL: a query, and the file format if the result is requested as a file.
-struct Asked {
+struct InsightAddress {
     question: Question,
     file: Option<&'static str>,
 }
 
-impl Asked {
+impl InsightAddress {
     fn read(kind: Kind, query: &str) -> Result<Self, Wrong> {
         let mut parameters = Parameters::parse(query)?;
         let file = parameters.choice("format", &FILES.map(|(format, _)| format))?;
@@ -96,7 +96,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
     let Visit { asking, request, .. } = visit;
     let (app, asker, server) = (&asking.app, &asking.asker, asking.server.clone());
     let query = request.query_string();
-    let Asked { question, file } = match Asked::read(kind, query) {
+    let InsightAddress { question, file } = match InsightAddress::read(kind, query) {
         Ok(asked) => asked,
         Err(error) if is_part(request) => {
             return Ok(part(StatusCode::BAD_REQUEST, &refusal(&error)));

@@ -13,8 +13,8 @@ use maud::html;
 use serde_json::{Value, json};
 
 use crate::beside::beside;
-use crate::lasting::EVENT_STREAM;
 use crate::response::{Problem, Response, StreamError};
+use crate::revocation::EVENT_STREAM;
 use crate::routes::flag_events::Place;
 use crate::routes::pages::events::{names, wanted};
 use crate::routes::pages::health;

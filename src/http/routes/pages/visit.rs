@@ -253,7 +253,7 @@ impl Asking {
     /// Those of the query; 413 for a result that is too long for a page.
     pub async fn sql(&self, sql: &str) -> Result<Rows, Problem> {
         let answer = match self.perform(Query::rows(sql)).await? {
-            Answer::Told(told) => told.answer,
+            Answer::Node(told) => told.answer,
             _ => return Err(Problem::not_acceptable()),
         };
         if answer.results.len() > ANSWER_MAX_BYTES {

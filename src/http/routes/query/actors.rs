@@ -23,7 +23,7 @@ use weir_identity::IdentityError;
 use weir_identity::person::Group;
 use weir_identity::view::View;
 use weir_insights::actor_list::{ACTORS_MAX, ActorsQuery};
-use weir_insights::answered::{Answered, Told};
+use weir_insights::answered::{Answered, ResponseFields};
 use weir_insights::dependence::Dependence;
 use weir_insights::insight::{ActorsOf, Insight};
 use weir_insights::{Actor, InsightError, ProjectSettings, Who, actor_list};
@@ -278,7 +278,7 @@ fn told(people: &People, columns: &[&str], took: Duration) -> Result<Answered, N
     };
     let rows: Vec<Vec<Value>> = rows.collect();
     let rows = Bytes::from(json!(rows).to_string());
-    let told = Told {
+    let told = ResponseFields {
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
         types: columns.iter().map(|name| type_of(name, id)).collect(),
         has_more: *has_more,

@@ -1,4 +1,4 @@
-//! Responses to queries: [`Answer`]; [`Told`], which combines a cached result with the fields that depend on the
+//! Responses to queries: [`Answer`]; [`NodeAnswer`], which combines a cached result with the fields that depend on the
 //! request; [`Later`], for a result that is not ready yet.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
 #[derive(Debug)]
 pub enum Answer {
     /// The result of a node.
-    Told(Told),
+    Node(NodeAnswer),
     /// Only a cached result was requested, and there is none under this key.
     NotKept(Key),
     /// The result is computed later.
@@ -72,7 +72,7 @@ impl Output for Answer {
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         match self {
-            Self::Told(told) => told.response(),
+            Self::Node(told) => told.response(),
             Self::NotKept(key) => {
                 let body = json!({"cache_key": key.to_string(), "query_status": null});
                 Ok(Response::json(StatusCode::OK, &body))
@@ -100,7 +100,7 @@ pub(in crate::routes) fn rows(answer: &cache::Answer) -> Result<Rows, Problem> {
 
 /// The result of one request for a node.
 #[derive(Debug)]
-pub struct Told {
+pub struct NodeAnswer {
     /// The cache key.
     pub(super) key: Key,
     /// The cached part.
@@ -111,7 +111,7 @@ pub struct Told {
     pub(super) is_cached: bool,
 }
 
-impl Told {
+impl NodeAnswer {
     /// The text before and after the results.
     fn around(&self) -> Result<(&'static str, String), Problem> {
         let envelope = Envelope {
@@ -177,7 +177,7 @@ impl Later {
         match &self.status.ended {
             Some((_, Outcome::Answer(key, answer))) => {
                 let (answer, owner) = (Arc::clone(answer), self.owner.clone());
-                Told { key: *key, answer, owner, is_cached: false }.add_to(&mut text)?;
+                NodeAnswer { key: *key, answer, owner, is_cached: false }.add_to(&mut text)?;
             }
             _ => text.extend_from_slice(b"null"),
         }

@@ -9,7 +9,7 @@ use crate::auth::Principal;
 use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::query;
-use crate::routes::query::answer::{Answer, Told};
+use crate::routes::query::answer::{Answer, NodeAnswer};
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     if refresh.takes_kept()
         && let Some(answer) = question.kept(app, &key, &owner)?
     {
-        return Ok(Answer::Told(Told { key, answer, owner, is_cached: true }));
+        return Ok(Answer::Node(NodeAnswer { key, answer, owner, is_cached: true }));
     }
     if refresh == Refresh::ForceCache {
         return Ok(Answer::NotKept(key));
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     let computing =
         Box::pin(async { question.computed(app, (&key, node), &owner).await.map_err(problem) });
     let answer = status::cancellable(app, asker, id, computing).await?;
-    Ok(Answer::Told(Told { key, answer, owner, is_cached: false }))
+    Ok(Answer::Node(NodeAnswer { key, answer, owner, is_cached: false }))
 }
 
 /// The result of a node of a project, and whether it is a cached one, which is returned while it is valid.

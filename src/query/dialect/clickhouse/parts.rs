@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Value, VisitorMut};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::dialect::asked::take;
+use crate::dialect::statements::take;
 use crate::dialect::walk::{each_expression, walk_mut};
 
 /// The values of placeholders.

@@ -4,7 +4,7 @@
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Interval, TimezoneInfo, Value};
 
-use crate::dialect::asked::take;
+use crate::dialect::statements::take;
 
 /// Units of time: `dateDiff` counts their boundaries between two times; `addDays`, `subtractDays` and `toIntervalDay`
 /// exist for each unit.

@@ -31,14 +31,14 @@ pub(super) const FILE_PERSONS: usize = 1000;
 const COHORT_PERSONS_MAX: usize = 10_000;
 
 /// The parsed URL: a query, a mark of its result, and the form of the response.
-struct Asked {
+struct PersonsAddress {
     question: Question,
     point: Point,
     offset: usize,
     file: Option<&'static str>,
 }
 
-impl Asked {
+impl PersonsAddress {
     fn of(visit: &Visit) -> Result<Self, Problem> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == visit.id());
         let kind = kind.ok_or_else(|| Problem::not_found("There is no such kind of insight."))?;
@@ -70,7 +70,7 @@ pub(super) async fn behind(
 
 /// `GET insights/:kind/persons`: the persons behind a mark.
 pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Problem> {
-    let Asked { question, point, offset, file } = Asked::of(&visit)?;
+    let PersonsAddress { question, point, offset, file } = PersonsAddress::of(&visit)?;
     let asking = visit.asking.clone();
     if let Some(format) = file {
         let found = behind(&asking, (&question, &point), (FILE_PERSONS, offset)).await?;
@@ -108,7 +108,7 @@ pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Prob
 
 /// `POST insights/:kind/persons`: saves the persons currently behind a mark as a cohort.
 pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Problem> {
-    let Asked { question, point, .. } = Asked::of(&visit)?;
+    let PersonsAddress { question, point, .. } = PersonsAddress::of(&visit)?;
     let sent = form(visit.take_request()?).await?;
     let asking = &visit.asking;
     let mut persons: Vec<String> = Vec::new();

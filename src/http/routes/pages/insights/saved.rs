@@ -10,7 +10,7 @@ use crate::response::Problem;
 use crate::routes::documents::Create;
 use crate::routes::documents::kinds::{Dashboards, Insights};
 use crate::routes::documents::listed::List;
-use crate::routes::documents::results::{Frame, Question as Asked, question_of};
+use crate::routes::documents::results::{Frame, Question as SavedQuery, question_of};
 use crate::routes::documents::sent::New;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::arrange::link_of;
@@ -99,7 +99,7 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let own = saved(&document, &app.node.metadata.snapshot());
     let asked = question_of(&document.fields, &Frame::default());
     let question = match &asked {
-        Ok(Some(Asked::Insight(node))) => stored::question(node).map(with_usual),
+        Ok(Some(SavedQuery::Insight(node))) => stored::question(node).map(with_usual),
         _ => None,
     };
     if let Some(question) = question {
@@ -268,16 +268,16 @@ fn by_sql(
 async fn as_file(
     app: &App,
     project: &Project,
-    asked: Option<Asked>,
+    asked: Option<SavedQuery>,
     (own, format): (&Saved, &'static str),
 ) -> Result<Sent, Problem> {
     let none = || Problem::not_found("This insight has no numbers.");
     match asked.ok_or_else(none)? {
-        Asked::Rows(node) => {
+        SavedQuery::Rows(node) => {
             let answer = rows(app, project, &node).await?;
             beside(&app.node.cpu, move || files::of_answer(&answer, ("query", format))).await
         }
-        Asked::Insight(node) => {
+        SavedQuery::Insight(node) => {
             let exact = stored::question(&node).map(with_usual);
             let sketch = exact.or_else(|| stored::sketch(&node)).ok_or_else(none)?;
             let computed = computed(app, project, &node, String::new()).await?;
@@ -294,7 +294,7 @@ async fn as_file(
 /// The result of a query that has no form of URL parameters; files are offered for the saved query.
 async fn unsaid(
     asking: &Asking,
-    asked: Result<Option<Asked>, Problem>,
+    asked: Result<Option<SavedQuery>, Problem>,
     (own, has_files): (&Saved, bool),
 ) -> Markup {
     let (app, project, short_id) = (&asking.app, &asking.asker.project, &own.short_id);
@@ -304,7 +304,7 @@ async fn unsaid(
     };
     match asked {
         None => html! { div class="empty" { h2 { "This insight has no query" } } },
-        Some(Asked::Rows(node)) => match rows(app, project, &node).await {
+        Some(SavedQuery::Rows(node)) => match rows(app, project, &node).await {
             Ok(answer) => {
                 let link = |format: &str| {
                     format!("{}?format={format}", links::saved(project.id.0, short_id))
@@ -316,7 +316,7 @@ async fn unsaid(
             }
             Err(problem) => failed(problem.detail()),
         },
-        Some(Asked::Insight(node)) => {
+        Some(SavedQuery::Insight(node)) => {
             let Some(sketch) = stored::sketch(&node) else {
                 return html! {
                     div class="empty" {

@@ -1,4 +1,4 @@
-//! Cohorts with behavioral filters: the rule of such a cohort ([`Deeds`]), and the persons that match it now. Each
+//! Cohorts with behavioral filters: the rule of such a cohort ([`BehavioralRule`]), and the persons that match it now. Each
 //! behavioral filter is evaluated as an actors query of a trend. In the rule it is replaced by a filter on a
 //! placeholder cohort with these persons, so that everything else is evaluated as in flags.
 
@@ -25,7 +25,7 @@ use weir_query::kernel::engine::Engine;
 use weir_query::persons::people::Part;
 
 /// Most behavioral filters of a rule. Each is a query.
-const DEEDS_MAX: usize = 20;
+const BEHAVIORAL_MAX: usize = 20;
 
 /// Most persons that match the behavioral filters of a rule, summed over the filters: about 64 MiB.
 const PERSONS_MAX: usize = 2 * MEMBERS_MAX;
@@ -35,7 +35,7 @@ const TIME_MAX: i64 = 10_000;
 
 /// Why the members of a cohort cannot be computed.
 #[derive(Debug, thiserror::Error)]
-pub enum DeedError {
+pub enum BehavioralError {
     /// The rule is malformed, or requests something that is not available.
     #[error("{0}")]
     Unavailable(String),
@@ -49,15 +49,15 @@ pub enum DeedError {
 
 /// A parsed rule with behavioral filters.
 #[derive(Debug)]
-pub struct Deeds {
+pub struct BehavioralRule {
     /// The rule, in which each behavioral filter is replaced by a cohort filter with a negative id: see [`place`].
     rule: Rule,
-    deeds: Vec<Deed>,
+    filters: Vec<BehavioralFilter>,
 }
 
 /// A behavioral filter: persons that performed an event, and how often.
 #[derive(Debug)]
-struct Deed {
+struct BehavioralFilter {
     trends: Trends,
     times: Times,
 }
@@ -79,18 +79,22 @@ struct Answered<'a> {
     person: Uuid,
 }
 
-impl Deeds {
+impl BehavioralRule {
     /// Parses the rule of a cohort. Relative times are resolved as of `now`.
     ///
     /// # Errors
     ///
-    /// [`DeedError::Unavailable`]
-    pub fn parse(rule: &Value, matching: Matching, now: UnixMicros) -> Result<Self, DeedError> {
-        let mut deeds = Vec::new();
-        let rule = replaced(rule, now, &mut deeds)?;
+    /// [`BehavioralError::Unavailable`]
+    pub fn parse(
+        rule: &Value,
+        matching: Matching,
+        now: UnixMicros,
+    ) -> Result<Self, BehavioralError> {
+        let mut filters = Vec::new();
+        let rule = replaced(rule, now, &mut filters)?;
         let rule =
             Rule::parse(&rule, matching).map_err(|_| unavailable("the rule is malformed"))?;
-        Ok(Self { rule, deeds })
+        Ok(Self { rule, filters })
     }
 
     /// The persons that match, in ascending order; `set` has the cohorts that the rule names.
@@ -99,16 +103,16 @@ impl Deeds {
         engine: &Engine,
         owner: &ProjectSettings,
         set: Arc<CohortSet>,
-    ) -> Result<Vec<Uuid>, DeedError> {
-        let (project, Self { rule, deeds }) = (owner.project, self);
+    ) -> Result<Vec<Uuid>, BehavioralError> {
+        let (project, Self { rule, filters }) = (owner.project, self);
         let now = engine.present(project);
         let mut did = Vec::new();
         let mut count = 0;
-        for deed in &deeds {
-            let persons = deed.persons(engine, owner).await?;
+        for filter in &filters {
+            let persons = filter.persons(engine, owner).await?;
             count += persons.len();
             if count > PERSONS_MAX {
-                return Err(DeedError::TooMany);
+                return Err(BehavioralError::TooMany);
             }
             did.push(persons);
         }
@@ -129,15 +133,15 @@ impl Deeds {
         });
         let mut found = find.await.map_err(InsightError::from)?;
         if found.len() > MEMBERS_MAX {
-            return Err(DeedError::TooMany);
+            return Err(BehavioralError::TooMany);
         }
         found.sort_unstable();
         Ok(found)
     }
 }
 
-impl Deed {
-    fn parse(filter: &Map<String, Value>, now: UnixMicros) -> Result<Self, DeedError> {
+impl BehavioralFilter {
+    fn parse(filter: &Map<String, Value>, now: UnixMicros) -> Result<Self, BehavioralError> {
         let text = |name: &str| filter.get(name).and_then(Value::as_str);
         let times = match text("value") {
             Some("performed_event") => Times::AtLeast(1.0),
@@ -181,12 +185,12 @@ impl Deed {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-    ) -> Result<HashSet<Uuid>, DeedError> {
+    ) -> Result<HashSet<Uuid>, BehavioralError> {
         let (point, all) = (Point::default(), Part { offset: 0, limit: MEMBERS_MAX });
         let actors = engine.within_time(self.trends.actors(engine, owner, &point, all)).await;
         let actors = actors.map_err(InsightError::from)??;
         if actors.len() > MEMBERS_MAX {
-            return Err(DeedError::TooMany);
+            return Err(BehavioralError::TooMany);
         }
         let did = actors.into_iter().filter(|actor| self.times.accepts(actor.value));
         Ok(did
@@ -199,7 +203,7 @@ impl Deed {
 }
 
 impl Times {
-    fn parse(operator: Option<&str>, count: f64) -> Result<Self, DeedError> {
+    fn parse(operator: Option<&str>, count: f64) -> Result<Self, BehavioralError> {
         match operator {
             Some("gt") => Ok(Self::MoreThan(count)),
             Some("gte") => Ok(Self::AtLeast(count)),
@@ -224,8 +228,8 @@ impl Times {
 impl Cohorts for Answered<'_> {
     fn contains(&self, cohort_id: i64, person: &Subject<'_>) -> Result<bool, UnknownCohort> {
         match place(cohort_id) {
-            Some(deed) => {
-                let did = self.did.get(deed).ok_or(UnknownCohort)?;
+            Some(filter) => {
+                let did = self.did.get(filter).ok_or(UnknownCohort)?;
                 Ok(did.contains(&self.person))
             }
             None => self.memberships.contains(cohort_id, person),
@@ -238,12 +242,16 @@ fn place(cohort: i64) -> Option<usize> {
     cohort.checked_add(1).and_then(i64::checked_neg).and_then(|at| usize::try_from(at).ok())
 }
 
-/// Replaces the behavioral filters of a rule by placeholder cohorts, and adds them to `deeds`.
-fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Value, DeedError> {
+/// Replaces the behavioral filters of a rule by placeholder cohorts, and adds them to `filters`.
+fn replaced(
+    rule: &Value,
+    now: UnixMicros,
+    filters: &mut Vec<BehavioralFilter>,
+) -> Result<Value, BehavioralError> {
     let Value::Object(fields) = rule else { return Ok(rule.clone()) };
     if let Some(Value::Array(values)) = fields.get("values") {
-        let values = values.iter().map(|value| replaced(value, now, deeds));
-        let values = values.collect::<Result<Vec<Value>, DeedError>>()?;
+        let values = values.iter().map(|value| replaced(value, now, filters));
+        let values = values.collect::<Result<Vec<Value>, BehavioralError>>()?;
         let mut group = fields.clone();
         group.insert("values".to_owned(), Value::Array(values));
         return Ok(Value::Object(group));
@@ -251,11 +259,11 @@ fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Valu
     if !matches!(fields.get("type").and_then(Value::as_str), Some("behavioral" | "event")) {
         return Ok(rule.clone());
     }
-    if deeds.len() >= DEEDS_MAX {
-        return Err(unavailable(&format!("a rule has at most {DEEDS_MAX} filters by events")));
+    if filters.len() >= BEHAVIORAL_MAX {
+        return Err(unavailable(&format!("a rule has at most {BEHAVIORAL_MAX} filters by events")));
     }
-    deeds.push(Deed::parse(fields, now)?);
-    let id = i64::try_from(deeds.len()).unwrap_or(i64::MAX);
+    filters.push(BehavioralFilter::parse(fields, now)?);
+    let id = i64::try_from(filters.len()).unwrap_or(i64::MAX);
     let negation = fields.get("negation").cloned().unwrap_or(Value::Bool(false));
     Ok(json!({"key": "id", "type": "cohort", "value": -id, "negation": negation}))
 }
@@ -281,19 +289,19 @@ fn number(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-fn unavailable(detail: &str) -> DeedError {
-    DeedError::Unavailable(detail.to_owned())
+fn unavailable(detail: &str) -> BehavioralError {
+    BehavioralError::Unavailable(detail.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Deeds, Times, place, replaced, since};
+    use super::{BehavioralRule, Times, place, replaced, since};
     use weir_base::clock::UnixMicros;
     use weir_event::predicate::Matching;
 
-    fn deed(fields: Value) -> Value {
+    fn filter(fields: Value) -> Value {
         let mut own = json!({"type": "behavioral", "key": "buy", "value": "performed_event",
             "event_type": "events", "time_value": 30, "time_interval": "day"});
         own.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -304,10 +312,10 @@ mod tests {
     fn filters_by_events_become_cohorts() {
         let plan = json!({"type": "person", "key": "plan", "value": "pro", "operator": "exact"});
         let rule = json!({"type": "OR", "values": [
-            {"type": "AND", "values": [plan, deed(json!({}))]}, deed(json!({"negation": true}))]});
-        let mut deeds = Vec::new();
-        let replaced = replaced(&rule, UnixMicros(0), &mut deeds).unwrap();
-        assert_eq!(deeds.len(), 2);
+            {"type": "AND", "values": [plan, filter(json!({}))]}, filter(json!({"negation": true}))]});
+        let mut filters = Vec::new();
+        let replaced = replaced(&rule, UnixMicros(0), &mut filters).unwrap();
+        assert_eq!(filters.len(), 2);
         assert_eq!(replaced["values"][0]["values"][0], plan);
         assert_eq!(replaced["values"][0]["values"][1]["value"], -1);
         assert_eq!(replaced["values"][1]["value"], -2);
@@ -342,13 +350,14 @@ mod tests {
             (json!({"key": null}), false),
             (json!({"event_filters": "all"}), false),
         ] {
-            let rule = json!({"type": "AND", "values": [deed(fields)]});
-            let parsed = Deeds::parse(&rule, Matching::Legacy, UnixMicros(1_700_000_000_000_000));
+            let rule = json!({"type": "AND", "values": [filter(fields)]});
+            let parsed =
+                BehavioralRule::parse(&rule, Matching::Legacy, UnixMicros(1_700_000_000_000_000));
             assert_eq!(parsed.is_ok(), is_available, "{rule} {:?}", parsed.err());
         }
-        let many: Vec<Value> = (0..21).map(|_| deed(json!({}))).collect();
+        let many: Vec<Value> = (0..21).map(|_| filter(json!({}))).collect();
         let rule = json!({"type": "AND", "values": many});
-        assert!(Deeds::parse(&rule, Matching::Legacy, UnixMicros(0)).is_err());
+        assert!(BehavioralRule::parse(&rule, Matching::Legacy, UnixMicros(0)).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! AST helpers: the query inside a statement or EXPLAIN ([`asked`]), a run of a visitor that may refuse parts of it
+//! AST helpers: the query inside a statement or EXPLAIN ([`query_in`]), a run of a visitor that may refuse parts of it
 //! ([`rewrite`]), an expression taken out of its tree ([`take`]), and a tree parsed from SQL that we generate
 //! ([`query_of`]).
 
@@ -15,10 +15,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::dialect::walk::walk_mut;
 
 /// The query inside a statement or EXPLAIN; `None` if the statement is of another kind.
-pub(crate) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
+pub(crate) fn query_in(statement: &mut Statement) -> Option<&mut SqlStatement> {
     match statement {
         Statement::Statement(query) => Some(query),
-        Statement::Explain(explain) => asked(&mut explain.statement),
+        Statement::Explain(explain) => query_in(&mut explain.statement),
         _ => None,
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn rewrite(
     statement: &mut Statement,
     visitor: &mut impl VisitorMut<Break = DataFusionError>,
 ) -> Result<()> {
-    asked(statement).map_or(Ok(()), |query| rewrite_part(query, visitor))
+    query_in(statement).map_or(Ok(()), |query| rewrite_part(query, visitor))
 }
 
 /// The same for a part of a tree.

@@ -1,4 +1,4 @@
-//! Decides whether a result may be cached while the tables of its project do not change: [`is_lasting`]. It works by an
+//! Decides whether a result may be cached while the tables of its project do not change: [`is_cacheable`]. It works by an
 //! allowlist: a plan with any other node, table or function is not cacheable.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -23,11 +23,11 @@ const SCHEMA: &str = "public";
 /// # Errors
 ///
 /// The plan cannot be walked.
-pub(crate) fn is_lasting(plan: &LogicalPlan) -> Result<bool> {
-    let mut is_lasting = true;
+pub(crate) fn is_cacheable(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_cacheable = true;
     let mut note = |is_known: bool| {
-        is_lasting &= is_known;
-        match is_lasting {
+        is_cacheable &= is_known;
+        match is_cacheable {
             true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Stop,
         }
@@ -42,7 +42,7 @@ pub(crate) fn is_lasting(plan: &LogicalPlan) -> Result<bool> {
         })?;
         Ok(next)
     })?;
-    Ok(is_lasting)
+    Ok(is_cacheable)
 }
 
 fn is_known(node: &LogicalPlan) -> bool {
@@ -98,7 +98,7 @@ mod tests {
     use datafusion::datasource::empty::EmptyTable;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
-    use super::is_lasting;
+    use super::is_cacheable;
 
     fn context() -> SessionContext {
         let config = SessionConfig::new()
@@ -155,7 +155,7 @@ mod tests {
             ("SHOW TABLES", false),
         ] {
             let plan = context.state().create_logical_plan(sql).await.unwrap();
-            assert_eq!(is_lasting(&plan).unwrap(), expected, "{sql}");
+            assert_eq!(is_cacheable(&plan).unwrap(), expected, "{sql}");
         }
     }
 }
