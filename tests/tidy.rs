@@ -139,6 +139,24 @@ fn values_of_others_have_one_reader() {
     });
 }
 
+/// Members of the JSON that users stored are read by the codecs of the page's state, and of exported dashboards.
+#[test]
+fn pages_draw_types() {
+    const CODECS: [&str; 2] = ["web/state", "http/routes/pages/insights/transfer"];
+    check(|file, errors| {
+        let is_of_page = ["web", "http/routes/pages"].iter().any(|place| file.is_in(place));
+        if !is_of_page || CODECS.iter().any(|place| file.is_in(place)) {
+            return;
+        }
+        for (number, line) in file.production() {
+            let is_member = line.contains(".get(\"") && line.contains("Value::as_");
+            if is_member || line.contains(".pointer(\"") {
+                errors.push(file.at(number, "read stored JSON by a codec in `web/state`"));
+            }
+        }
+    });
+}
+
 #[test]
 fn imports_show_what_is_used() {
     check(|file, errors| {

@@ -31,7 +31,7 @@ pub struct Dashboard {
 #[derive(Clone, Debug)]
 pub struct Tile {
     /// Its places, by the width of the screen.
-    pub layouts: Value,
+    pub layouts: Map<String, Value>,
     /// What it shows.
     pub content: Content,
 }
@@ -108,7 +108,7 @@ impl Dashboard {
 
 impl Tile {
     fn of(mut own: Map<String, Value>, query_of: QueryOf<'_>) -> Self {
-        let layouts = own.remove("layouts").unwrap_or_default();
+        let layouts = taken(&mut own, "layouts");
         let content = match own.remove("insight") {
             Some(Value::Object(insight)) => {
                 let insight = Insight::of(insight, query_of);

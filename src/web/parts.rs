@@ -21,26 +21,6 @@ pub const NO_SQL_OF_PROPERTY: &str = "No path in JSON is called as this property
 /// Most columns of a table that a form may name.
 const COLUMNS_MAX: usize = 10;
 
-/// The string value of a member; empty if it is none.
-pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The integer of a member.
-pub fn integer(value: &Value, name: &str) -> Option<i64> {
-    value.get(name).and_then(Value::as_i64)
-}
-
-/// Whether a member is `true`.
-pub fn is_true(value: &Value, name: &str) -> bool {
-    value.get(name).and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// The items of an array member; empty if it is none.
-pub fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
 /// A value as text: a string itself, anything else as JSON.
 pub fn plain(value: &Value) -> String {
     match value {

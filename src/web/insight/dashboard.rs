@@ -2,20 +2,16 @@
 //! and fill the slots that the page has reserved for them.
 
 use maud::{Markup, PreEscaped, html};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::insight::form::dates;
 use crate::insight::links;
 use crate::insight::saved::{NAME_MAX_CHARS, Saved, rows};
-use crate::parts;
 use crate::parts::clipped;
-use crate::sentences::rules_of;
+use crate::sentences;
+use crate::state::board::BoardFrame;
 use crate::state::range::Range;
 
-/// The layout of a dashboard on wide screens, in PostHog's units: rows of two halves.
-pub const LAYOUT: &str = "sm";
-/// Half of the width.
-pub const HALF: i64 = 6;
 /// The height of a tile that this page places.
 pub const HEIGHT: i64 = 5;
 
@@ -82,34 +78,19 @@ pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
 }
 
 /// The settings of a dashboard that override those of all its insights: dates, filters and values of variables.
-pub fn frame_of(fields: &Map<String, Value>) -> Markup {
-    let empty = Value::Null;
-    let filters = fields.get("filters").unwrap_or(&empty);
-    let date = |name: &str| Some(parts::text(filters, name)).filter(|date| !date.is_empty());
-    let range = Range {
-        from: date("date_from").map(str::to_owned),
-        to: date("date_to").map(str::to_owned),
-    };
-    let properties = filters.get("properties").filter(|own| match own {
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(group) => !group.is_empty(),
-        _ => false,
-    });
-    let variables = fields.get("variables").and_then(Value::as_object);
-    let variables: Vec<&Value> = variables.into_iter().flat_map(Map::values).collect();
-    let has_breakdown = filters.get("breakdown_filter").is_some_and(|own| !own.is_null());
-    let has_range = range != Range::default();
+pub fn frame(own: &BoardFrame) -> Markup {
+    let BoardFrame { range, rule, has_breakdown, variables, .. } = own;
+    let has_range = *range != Range::default();
     html! {
-        @if has_range || properties.is_some() || has_breakdown || !variables.is_empty() {
+        @if has_range || rule.is_some() || *has_breakdown || !variables.is_empty() {
             div class="note" {
                 b { "For all tiles: " }
                 @if has_range { (range.text()) " " }
-                @if has_breakdown { "a breakdown of the dashboard " }
-                @for variable in &variables {
-                    code { (clipped(parts::text(variable, "code_name"), NAME_MAX_CHARS)) } " = "
-                    b { (parts::short(variable.get("value").unwrap_or(&Value::Null))) } " "
+                @if *has_breakdown { "a breakdown of the dashboard " }
+                @for (name, value) in variables {
+                    code { (clipped(name, NAME_MAX_CHARS)) } " = " b { (value) } " "
                 }
-                @if let Some(properties) = properties { (rules_of(properties)) }
+                @if let Some(rule) = rule { (sentences::rule(rule)) }
             }
         }
     }
@@ -131,29 +112,6 @@ impl Tile {
             Self::Text(_) => &Value::Null,
             Self::Insight(own) => &own.query,
         }
-    }
-}
-
-/// Position of a tile.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// Row and column in PostHog's units; `None` for a tile without a position, which is sorted last.
-    at: Option<(i64, i64)>,
-    /// Whether it takes the whole width.
-    pub is_wide: bool,
-}
-
-impl Place {
-    /// The position of a tile with these layouts.
-    pub fn of(layouts: &Value) -> Self {
-        let number = |name: &str| layouts.get(LAYOUT)?.get(name)?.as_i64();
-        let is_wide = number("w").is_some_and(|width| width > HALF);
-        Self { at: number("y").zip(number("x")), is_wide }
-    }
-
-    /// Sort key of the tiles.
-    pub fn order(self) -> (bool, Option<(i64, i64)>) {
-        (self.at.is_none(), self.at)
     }
 }
 

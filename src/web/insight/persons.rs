@@ -2,21 +2,19 @@
 
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::chart::series::Unit;
 use crate::chart::table::{Cell, Table, table};
 use crate::insight::links;
 use crate::parts;
 use crate::parts::Elsewhere;
+use crate::state::actor::ActorRow;
 use crate::state::curl;
 use crate::state::insight::Question;
 use crate::state::parameters::Printer;
 use crate::state::point::Point;
 use crate::state::sql::OF_PERSONS;
-
-/// Properties that name a person, in the order of preference.
-const NAMES: [&str; 3] = ["email", "name", "username"];
 
 /// Distinct ids that a row shows.
 const IDS_SHOWN: usize = 3;
@@ -34,8 +32,8 @@ pub struct Persons<'a> {
     pub question: &'a Question,
     /// The mark.
     pub point: &'a Point,
-    /// The persons, as the API returns them.
-    pub people: &'a [Value],
+    /// The persons.
+    pub people: &'a [ActorRow],
     /// How many precede them.
     pub offset: usize,
     /// The offset of the next page, if there is one.
@@ -111,25 +109,17 @@ fn address(own: &Persons<'_>, offset: usize) -> String {
 }
 
 fn rows(own: &Persons<'_>) -> Table {
-    let row = |person: &Value| {
-        let text = |name: &str| person.get(name).and_then(Value::as_str);
-        let ids = person.get("distinct_ids").and_then(Value::as_array);
-        let ids: Vec<&str> =
-            ids.map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+    let row = |person: &ActorRow| {
+        let ids = &person.distinct_ids;
         let link = ids.first().map(|id| parts::person(own.project, id));
-        let property = |name: &&str| person.get("properties")?.get(*name)?.as_str();
-        let name = NAMES.iter().find_map(property).or_else(|| ids.first().copied());
-        let name = name.or_else(|| text("uuid")).unwrap_or_default();
-        let shown = ids.get(..IDS_SHOWN).unwrap_or(&ids).join(", ");
+        let shown = ids.get(..IDS_SHOWN).unwrap_or(ids).join(", ");
         let more = ids.len().saturating_sub(IDS_SHOWN);
         let shown = if more > 0 { format!("{shown} and {more} more") } else { shown };
-        let value = person.get("value_at_data_point").and_then(Value::as_f64);
-        let created = parts::local(text("created_at").unwrap_or_default(), own.zone);
         vec![
-            Cell { text: name.to_owned(), link, ..Cell::default() },
+            Cell { text: person.name.clone(), link, ..Cell::default() },
             Cell::text(shown),
-            Cell::number_if(value, Unit::Count, None),
-            Cell::text(created),
+            Cell::number_if(person.value, Unit::Count, None),
+            Cell::text(parts::local(&person.created_at, own.zone)),
         ]
     };
     let head = ["Person", "Distinct ids", "Value", "First seen"];

@@ -1,19 +1,16 @@
 //! Saved insights: their list, and the form that saves one.
 
 use maud::{Markup, html};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::insight::links;
 use crate::parts::clipped;
 use crate::state::insight::{Kind, Question};
 use crate::state::saved_sql::SavedSql;
-use weir_wire::query_node::unwrapped;
+use crate::state::stored;
 
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
-
-/// Most levels of nested queries that lists look into.
-const NESTED_MAX: usize = 4;
 
 /// Longest description in a list, in characters.
 const TOLD_MAX_CHARS: usize = 300;
@@ -73,27 +70,13 @@ impl Saved {
     /// The query reduced to the fields that a list shows; the whole one may be long.
     #[must_use]
     pub fn outlined(self) -> Self {
-        Self { query: outline(&self.query, NESTED_MAX), ..self }
+        Self { query: stored::outline(&self.query), ..self }
     }
 
     /// The kind of insight; `None` where this server has no page for it.
     pub fn kind(&self) -> Option<Kind> {
-        let kind = unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
-        Kind::ALL.into_iter().find(|own| own.query() == kind)
+        stored::kind_of(&self.query)
     }
-}
-
-/// The kinds of a query and of its source.
-fn outline(query: &Value, levels: usize) -> Value {
-    let text = |name: &str| Some((name.to_owned(), query.get(name)?.as_str()?.into()));
-    let mut kept: Map<String, Value> = ["kind", "display"].into_iter().filter_map(text).collect();
-    if query.get("query").is_some_and(Value::is_string) {
-        kept.insert("query".to_owned(), "".into());
-    }
-    if let Some(source) = query.get("source").filter(|_| levels > 0) {
-        kept.insert("source".to_owned(), outline(source, levels - 1));
-    }
-    Value::Object(kept)
 }
 
 /// Element id of the navigation between kinds.

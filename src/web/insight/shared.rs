@@ -7,13 +7,14 @@ use serde::de::DeserializeSeed;
 
 use crate::chart::table;
 use crate::frame::{Theme, opening};
-use crate::insight::dashboard::{Place, Tile};
+use crate::insight::dashboard::Tile;
 use crate::insight::links::Links;
 use crate::insight::result::NO_CHART;
 use crate::insight::saved::Saved;
 use crate::insight::{dashboard, result};
 use crate::pages::sql;
 use crate::parts;
+use crate::state::board::TilePosition;
 use crate::state::stored;
 use weir_api::insights::AnswerTo;
 use weir_api::shared;
@@ -84,8 +85,8 @@ fn as_of(shared: &Shared) -> Markup {
 }
 
 fn tiles(tiles: &[shared::Tile]) -> Markup {
-    let mut placed: Vec<(Place, &Content)> =
-        tiles.iter().map(|tile| (Place::of(&tile.layouts), &tile.content)).collect();
+    let mut placed: Vec<(TilePosition, &Content)> =
+        tiles.iter().map(|tile| (TilePosition::of(&tile.layouts), &tile.content)).collect();
     placed.sort_by_key(|(place, _)| place.order());
     html! {
         @if placed.is_empty() { p class="quiet" { "This dashboard is empty." } }

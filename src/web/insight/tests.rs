@@ -11,6 +11,7 @@ use crate::insight::links::Links;
 use crate::insight::persons::{Persons, list};
 use crate::insight::result::shown;
 use crate::insight::shared::document;
+use crate::state::actor::ActorRow;
 use crate::state::insight::{Kind, Question};
 use crate::state::node::node;
 use crate::state::point::Point;
@@ -187,7 +188,8 @@ fn persons_are_named_and_linked() {
         json!({"uuid": "u", "distinct_ids": ["a/b?", HOSTILE], "properties": {"email": HOSTILE},
                "created_at": "2026-11-01T10:00:00.123Z", "value_at_data_point": 2}),
         json!({"uuid": "gone"}),
-    ];
+    ]
+    .map(|person| ActorRow::of(&person));
     let persons = Persons {
         project: 1,
         zone: chrono_tz::Tz::UTC,

@@ -5,10 +5,10 @@ use maud::{Markup, html};
 use crate::insight::form::fields::select;
 use crate::pages::flag_form;
 use crate::pages::flag_form::Known;
-use crate::parts;
-use crate::sentences::conditions_of;
 use crate::state::cohort::{BEHAVIORAL_MAX, Behavioral, DAYS, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
+use crate::state::rules::Rule;
+use crate::{parts, sentences};
 use weir_api::cohorts::Cohort;
 use weir_api::early_access::Feature;
 use weir_api::flags::Flag;
@@ -80,7 +80,7 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
             details { summary class="quiet" { "As JSON instead, for groups within groups" }
                 label class="full" { "Rule" textarea name="whole" rows="6" spellcheck="false" {} } }
         } @else {
-            @if let Ok(rule) = draft.rule() { (conditions_of(&serde_json::json!({"properties": rule}))) }
+            @if let Ok(rule) = draft.rule() { (sentences::rule(&Rule::of(&rule))) }
             label class="full" { "The rule as JSON" textarea name="whole" rows="14" spellcheck="false" { (draft.whole) } }
         }
     }

@@ -3,12 +3,13 @@
 use chrono::DateTime;
 use chrono_tz::Tz;
 use maud::{Markup, html};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::chart::figure::duration;
 use crate::parts;
-use crate::parts::{Elsewhere, clipped, literal, page, query, text};
+use crate::parts::{Elsewhere, clipped, literal, page, query};
 use crate::state::curl;
+use crate::state::properties::{has_person, name_of, place_of};
 use crate::state::sql::{exactly, path_in_file, path_in_server};
 use weir_api::events::Event;
 use weir_event::json;
@@ -42,13 +43,8 @@ pub struct Drawn {
 
 impl From<Event> for Drawn {
     fn from(event: Event) -> Self {
-        let named = |properties: &Map<String, Value>| {
-            let names = ["email", "name", "username"].into_iter();
-            let mut names = names.filter_map(|key| properties.get(key)?.as_str());
-            names.find(|name| !name.is_empty()).map(str::to_owned)
-        };
         Self {
-            person: event.person.as_ref().and_then(|person| named(&person.properties)),
+            person: event.person.and_then(|person| name_of(&person.properties).map(str::to_owned)),
             // JSON is checked before it is stored, so this does not fail.
             properties: json::restore(event.properties.get().as_bytes()).unwrap_or_default(),
             id: event.id,
@@ -64,7 +60,7 @@ impl From<Event> for Drawn {
 impl Drawn {
     /// Whether it belongs to a person. Browser SDKs send events without one until they call `identify`.
     pub fn has_person(&self) -> bool {
-        self.properties.get("$process_person_profile") != Some(&Value::Bool(false))
+        has_person(&self.properties)
     }
 
     /// Seconds from the event's time until it was received; `None` if one of both is not known.
@@ -153,7 +149,7 @@ pub fn row(project: i64, zone: Tz, event: &Drawn, columns: &[&str]) -> Markup {
             td { a href=(page(project, &format!("events/{}", parts::part(id)))) { (shown_name(&event.event)) } }
             td { a href=(parts::person(project, distinct_id)) { (clipped(event.person.as_ref().unwrap_or(distinct_id), NAME_MAX_CHARS)) } }
             @if columns.is_empty() {
-                td class="clip" { (clipped(address_of(properties), NAME_MAX_CHARS)) }
+                td class="clip" { (clipped(place_of(properties), NAME_MAX_CHARS)) }
             } @else {
                 @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
             }
@@ -183,16 +179,6 @@ pub fn skipped(project: i64, number: usize) -> Markup {
 
 fn shown_name(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
-}
-
-/// URL or screen at which an event happened.
-fn address_of(properties: &Value) -> &str {
-    let names = ["$current_url", "$screen_name", "$pathname", "$lib"];
-    names
-        .iter()
-        .map(|name| text(properties, name))
-        .find(|text| !text.is_empty())
-        .unwrap_or_default()
 }
 
 /// The table around rows. `live` is the address of the stream of further rows.

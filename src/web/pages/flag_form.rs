@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::pages::flags::trace;
-use crate::parts;
 use crate::parts::clipped;
-use crate::sentences::condition_of;
 use crate::state::flag::{
     Condition, Draft, FILTERS_MAX, Filter, OWNERS, PARTS_MAX, Variant, operators, takes_several,
 };
+use crate::state::rules;
+use crate::{parts, sentences};
 use weir_api::cohorts::Cohort;
 use weir_api::flags::TestedEvaluation;
 use weir_api::groups::Type;
@@ -109,7 +109,7 @@ fn one(condition: &Condition, number: usize, draft: &Draft, known: &Known) -> Ma
     html! {
         fieldset class="card" {
             legend { "Condition " (number) }
-            @if let Some(node) = &sentence { p { (condition_of(node)) } }
+            @if let Some(node) = &sentence { p { (sentences::condition(&rules::Condition::of(node))) } }
             @match known.reach.get(number - 1) {
                 Some(Ok((some, all))) => p class="note" { (parts::number(*some)) " of " (parts::number(*all)) " " @if draft.group.is_empty() { "persons" } @else { "groups" } " match, before the part in percent." },
                 Some(Err(problem)) => (parts::failed(problem)),

@@ -7,13 +7,14 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::parts;
-use crate::parts::{clipped, items, page, text};
-use crate::sentences::{conditions_of, percent, sentence};
+use crate::parts::{clipped, page};
+use crate::sentences::{conditions, sentence};
+use crate::state::flag_filters::{Change, FlagFilters, ScheduledEffect};
+use crate::state::rules::{Condition, Filter};
 use weir_api::activity::Entry;
 use weir_api::early_access::Feature;
 use weir_api::flags::{Flag, FlagValue, PropertyTrace, TestedEvaluation};
 use weir_api::schedules::ScheduledChange;
-use weir_event::json as reader;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -83,9 +84,9 @@ pub fn state(flag: &Flag) -> Markup {
 }
 
 fn rollout(flag: &Flag) -> String {
-    match items(&flag.filters, "groups") {
+    match &*Condition::all(&flag.filters) {
         [] => "Nobody".to_owned(),
-        [one] => percent(one),
+        [one] => one.percent.clone(),
         more => format!("{} conditions", more.len()),
     }
 }
@@ -112,7 +113,7 @@ pub fn one(project: i64, zone: Tz, flag: &Flag, can_write: bool) -> Markup {
         div class="card" {
             @if !flag.name.is_empty() { p { (clipped(&flag.name, 2000)) } }
             h2 { "Release conditions" }
-            (filters_of(&flag.filters))
+            (filters(&FlagFilters::of(&flag.filters)))
         }
         div class="card" {
             dl class="facts" {
@@ -188,7 +189,9 @@ pub fn trace(answer: &TestedEvaluation) -> Markup {
 /// The filter of a trace as a sentence.
 fn compared(filter: &PropertyTrace) -> Markup {
     let PropertyTrace { key, operator, value, r#type, .. } = filter;
-    sentence(&json!({"key": key, "operator": operator, "value": value, "type": r#type}))
+    sentence(&Filter::of(
+        &json!({"key": key, "operator": operator, "value": value, "type": r#type}),
+    ))
 }
 
 /// The changes of a flag and their authors, newest first. `flag` is the current one; with the right to change it, there
@@ -203,7 +206,7 @@ pub fn activity(
     let mut version = flag.version;
     let mut shown = Vec::new();
     for (entry, at) in entries.iter().zip(0_usize..) {
-        let changes = changes(entry);
+        let changes = Change::all(entry);
         let is_version = is_version(entry, &changes);
         let before = is_version.then_some(version - 1).filter(|before| *before >= 1);
         version -= i64::from(is_version);
@@ -234,69 +237,45 @@ pub fn activity(
     }
 }
 
-/// The changed fields of an activity log entry, as stored.
-fn changes(entry: &Entry) -> Vec<Value> {
-    let stored = entry.detail.changes.as_ref();
-    let read = stored.map(|changes| reader::restore(changes.get().as_bytes()));
-    read.and_then(Result::ok).unwrap_or_default()
-}
-
 /// Whether a change made a version of the flag, in the API's numbering.
-fn is_version(entry: &Entry, changes: &[Value]) -> bool {
-    let is_of_flag = |change: &Value| text(change, "field") != "role_access";
-    entry.activity == "updated" && (changes.is_empty() || changes.iter().any(is_of_flag))
+fn is_version(entry: &Entry, changes: &[Change]) -> bool {
+    entry.activity == "updated" && (changes.is_empty() || changes.iter().any(Change::is_of_flag))
 }
 
 /// One field before and after a change. Conditions are sentences.
-fn difference(change: &Value) -> Markup {
-    let side = |name: &str| change.get(name).unwrap_or(&Value::Null);
-    let (before, after) = (side("before"), side("after"));
+fn difference(change: &Change) -> Markup {
     html! {
-        @if text(change, "field") == "filters" {
-            @let (old, new) = (unlike(before, after), unlike(after, before));
-            div class="sides" {
-                div { span class="badge bad" { "before" } (filters_of(&old)) }
-                div { span class="badge good" { "after" } (filters_of(&new)) }
-            }
-        } @else {
-            div class="quiet" {
-                (text(change, "field").replace('_', " ")) ": " del { (parts::short(before)) } " → " ins { (parts::short(after)) }
-            }
+        @match change {
+            Change::Filters(sides) => {
+                @let [before, after] = &**sides;
+                div class="sides" {
+                    div { span class="badge bad" { "before" } (filters(before)) }
+                    div { span class="badge good" { "after" } (filters(after)) }
+                }
+            },
+            Change::Field(field, [before, after]) => div class="quiet" {
+                (field.replace('_', " ")) ": " del { (before) } " → " ins { (after) }
+            },
         }
     }
-}
-
-/// Filters of a flag without the variants and payloads that are equal on the other side.
-fn unlike(filters: &Value, other: &Value) -> Value {
-    let mut filters = filters.clone();
-    if let Value::Object(own) = &mut filters {
-        for name in ["multivariate", "payloads"] {
-            if own.get(name) == other.get(name) {
-                own.remove(name);
-            }
-        }
-    }
-    filters
 }
 
 /// Conditions, variants and payloads.
-fn filters_of(filters: &Value) -> Markup {
-    let variants = filters.get("multivariate").map(|of| items(of, "variants")).unwrap_or_default();
+fn filters(own: &FlagFilters) -> Markup {
     html! {
-        (conditions_of(filters))
-        @if !variants.is_empty() {
+        (conditions(&own.conditions))
+        @if !own.variants.is_empty() {
             h3 { "Variants" }
             ul class="plain" {
-                @for variant in variants {
-                    li { code { (clipped(text(variant, "key"), NAME_MAX_CHARS)) } " to "
-                        (parts::plain(variant.get("rollout_percentage").unwrap_or(&Value::Null))) " %"
-                        @if !text(variant, "name").is_empty() { " " span class="quiet" { (clipped(text(variant, "name"), 300)) } } }
+                @for variant in &own.variants {
+                    li { code { (clipped(&variant.key, NAME_MAX_CHARS)) } " to " (variant.percent) " %"
+                        @if !variant.name.is_empty() { " " span class="quiet" { (clipped(&variant.name, 300)) } } }
                 }
             }
         }
-        @if let Some(payloads) = filters.get("payloads").and_then(Value::as_object).filter(|all| !all.is_empty()) {
+        @if !own.payloads.is_empty() {
             h3 { "Payloads" }
-            dl class="facts" { @for (key, payload) in payloads { dt { (clipped(key, NAME_MAX_CHARS)) } dd { code { (parts::short(payload)) } } } }
+            dl class="facts" { @for (key, payload) in &own.payloads { dt { (clipped(key, NAME_MAX_CHARS)) } dd { code { (payload) } } } }
         }
     }
 }
@@ -316,7 +295,7 @@ pub fn schedule(
             @for change in changes {
                 li class="actions" {
                     span class="grow" {
-                        (parts::time(&change.scheduled_at, zone)) " " (operation(&change.payload))
+                        (parts::time(&change.scheduled_at, zone)) " " (operation(&ScheduledEffect::of(&change.payload)))
                         @if change.is_recurring { ", " (change.recurrence_interval.as_deref().unwrap_or_default()) (change.cron_expression.as_deref().unwrap_or_default()) }
                         " "
                         @if let Some(reason) = change.failure_reason.as_ref().filter(|reason| !reason.is_empty()) { span class="badge bad" { "failed" } " " (clipped(reason, 300)) }
@@ -350,14 +329,13 @@ pub fn schedule(
 }
 
 /// The effect of a scheduled change, in words.
-fn operation(payload: &Value) -> Markup {
-    let value = payload.get("value").unwrap_or(&Value::Null);
-    match (text(payload, "operation"), value.as_bool()) {
-        ("update_status", Some(true)) => html! { b { "turns it on" } },
-        ("update_status", _) => html! { b { "turns it off" } },
-        ("add_release_condition", _) => html! { "adds " (conditions_of(value)) },
-        (other, _) => {
-            html! { (clipped(&other.replace('_', " "), NAME_MAX_CHARS)) " " code { (parts::short(value)) } }
+fn operation(effect: &ScheduledEffect) -> Markup {
+    match effect {
+        ScheduledEffect::Switch(true) => html! { b { "turns it on" } },
+        ScheduledEffect::Switch(false) => html! { b { "turns it off" } },
+        ScheduledEffect::Conditions(added) => html! { "adds " (conditions(added)) },
+        ScheduledEffect::Other(name, value) => {
+            html! { (clipped(name, NAME_MAX_CHARS)) " " code { (value) } }
         }
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::pages::events;
 use crate::pages::events::Drawn;
 use crate::parts;
-use crate::parts::{clipped, literal, page, text};
+use crate::parts::{clipped, literal, page};
+use crate::state::properties::{name_of_group, url_of};
 use weir_api::cohorts::Cohort;
 use weir_api::flags::EvaluationReasons;
 use weir_api::groups::{Group, Type};
@@ -202,7 +203,7 @@ pub fn timeline(project: i64, zone: Tz, events: &[Drawn]) -> Markup {
                         li {
                             a href=(page(project, &format!("events/{}", parts::part(&event.id)))) { (clipped(&event.event, NAME_MAX_CHARS)) }
                             " " span class="quiet" {
-                                (clipped(text(&event.properties, "$current_url"), NAME_MAX_CHARS))
+                                (clipped(url_of(&event.properties), NAME_MAX_CHARS))
                                 " " (parts::time(&event.timestamp, zone))
                             }
                         }
@@ -378,10 +379,10 @@ pub fn groups(project: i64, zone: Tz, types: &[Type], index: u8, groups: &[Group
                     tbody {
                         @for group in groups {
                             @let key = group.group_key.as_str();
-                            @let name = group.group_properties.get("name").and_then(Value::as_str);
+                            @let name = name_of_group(&group.group_properties);
                             tr {
                                 th scope="row" { a href=(page(project, &format!("groups/{index}/{}", parts::part(key)))) { (clipped(key, NAME_MAX_CHARS)) } }
-                                td { (clipped(name.unwrap_or_default(), NAME_MAX_CHARS)) }
+                                td { (clipped(name, NAME_MAX_CHARS)) }
                                 td class="short" { (parts::time(&group.created_at, zone)) }
                             }
                         }

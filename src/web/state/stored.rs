@@ -42,11 +42,41 @@ const USUAL: [(&str, &str); 9] = [
     ("date_from", "-7d"),
 ];
 
+/// Most levels of nested queries that lists look into.
+const NESTED_MAX: usize = 4;
+
+/// The kind of an insight; `None` where this server has no page for it.
+pub fn kind_of(query: &Value) -> Option<Kind> {
+    let kind = unwrapped(query).get("kind").and_then(Value::as_str)?;
+    Kind::ALL.into_iter().find(|own| own.query() == kind)
+}
+
+/// The interval of an insight, if it has one.
+pub fn interval_of(query: &Value) -> Option<&str> {
+    query.get("interval").and_then(Value::as_str)
+}
+
+/// The query reduced to the fields that a list shows: its kinds and those of its source.
+pub fn outline(query: &Value) -> Value {
+    outline_within(query, NESTED_MAX)
+}
+
+fn outline_within(query: &Value, levels: usize) -> Value {
+    let text = |name: &str| Some((name.to_owned(), query.get(name)?.as_str()?.into()));
+    let mut kept: Map<String, Value> = ["kind", "display"].into_iter().filter_map(text).collect();
+    if query.get("query").is_some_and(Value::is_string) {
+        kept.insert("query".to_owned(), "".into());
+    }
+    if let Some(source) = query.get("source").filter(|_| levels > 0) {
+        kept.insert("source".to_owned(), outline_within(source, levels - 1));
+    }
+    Value::Object(kept)
+}
+
 /// The query as form fields; `None` if an address cannot represent it.
 pub fn question(query: &Value) -> Option<Question> {
+    let kind = kind_of(query)?;
     let query = unwrapped(query);
-    let name = query.get("kind").and_then(Value::as_str)?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.query() == name)?;
     let query = in_lists(query.clone());
     let mut printer = Printer::default();
     add(&mut printer, &query, kind).ok()?;

@@ -15,7 +15,8 @@ use weir_web::pages::cohort_form::actions;
 use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
 use weir_web::parts::query;
-use weir_web::sentences::conditions_of;
+use weir_web::sentences::conditions;
+use weir_web::state::rules::Conditions;
 
 /// Groups, cohorts or members per page.
 const ROWS: usize = 100;
@@ -132,7 +133,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
                 p { "A static list of persons." }
             } @else {
                 h2 { "Criteria" }
-                (conditions_of(&cohort.filters))
+                (conditions(&Conditions::of(&cohort.filters)))
             }
         }
     };

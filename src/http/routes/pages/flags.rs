@@ -18,7 +18,8 @@ use weir_metadata::flags::StoredFlag;
 use weir_web::pages::flag_form::snippets;
 use weir_web::pages::flags as shown;
 use weir_web::parts;
-use weir_web::parts::{items, page, query, search};
+use weir_web::parts::{page, query, search};
+use weir_web::state::flag_filters::FlagFilters;
 
 /// Flags per page, and changes in a history.
 const FLAGS: usize = 100;
@@ -117,8 +118,7 @@ async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, 
         page: Part { limit: CHANGES, offset: 0 },
     };
     let changes = asking.perform(changes).await?.rows.into_values();
-    let variants = flag.filters.get("multivariate").map(|of| items(of, "variants"));
-    let has_variants = variants.is_some_and(|variants| !variants.is_empty());
+    let has_variants = !FlagFilters::of(&flag.filters).variants.is_empty();
     let (own, token) = ((flag, can_write), &asking.asker.project.token);
     let place = Place::newest(CHANGES);
     let entries = asking.if_may(OfOne::<StoredFlag> { id, place }).await?;

@@ -51,6 +51,7 @@ use weir_web::state::node::node;
 use weir_web::state::parameters::{Parameters, Wrong};
 use weir_web::state::series::{Event, Series};
 use weir_web::state::sql::Span;
+use weir_web::state::stored;
 use weir_wire::query_node::unwrapped;
 
 /// The id of the element with the result.
@@ -246,7 +247,7 @@ async fn computed(
 /// The time range of a query with a range of dates, as of a moment; `None` if it cannot be determined.
 fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
     let selection = Selection::of(nodes::Insight::read(query, "").ok()?).ok()?;
-    let interval = Interval::parse(query.get("interval").and_then(Value::as_str)).ok()?;
+    let interval = Interval::parse(stored::interval_of(query)).ok()?;
     let owner = insight::settings(project);
     let range = selection.dates.range_at(at, &owner, interval).ok()?;
     // A range of all time has too many intervals, and no events before its start; its own bounds apply.

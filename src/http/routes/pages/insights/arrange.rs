@@ -18,15 +18,14 @@ use crate::routes::pages::insights::saved::{document_of, new_board, query_over};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
 use weir_metadata::documents::{Document, Kind};
 use weir_web::insight::arrange::Board;
-use weir_web::insight::dashboard::{HALF, HEIGHT, Tile};
+use weir_web::insight::dashboard::{HEIGHT, Tile};
 use weir_web::insight::saved::{ASK, NEW_DASHBOARD, PLACE};
 use weir_web::insight::{arrange as shown, links};
 use weir_web::parts;
-use weir_web::state::filters;
+use weir_web::state::board::{BoardFrame, HALF};
 use weir_web::state::node::properties;
 use weir_web::state::parameters::{Parameters, Wrong};
-use weir_web::state::range::Range;
-use weir_web::state::stored::filters_of;
+use weir_web::state::{board, filters};
 
 /// Actions on a dashboard.
 const OF_BOARDS: [&str; 9] =
@@ -52,17 +51,15 @@ pub(in crate::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem
     others.retain(|other| {
         !placed.iter().any(|it| matches!(&it.tile, Tile::Insight(own) if own.id == other.id))
     });
-    let filters = document.fields.get("filters").cloned().unwrap_or_default();
-    let date = |name: &str| filters.get(name).and_then(Value::as_str).map(str::to_owned);
-    let rows = filters_of(filters.get("properties").unwrap_or(&Value::Null));
+    let frame = BoardFrame::of(&document.fields);
     let known = suggestions(app, asker).await?;
     let board = Board {
         project: asking.project(),
-        filters: rows.as_deref(),
+        filters: frame.filters.as_deref(),
         known: &known,
         own: &own,
-        is_pinned: document.fields.get("pinned") == Some(&Value::Bool(true)),
-        range: &Range { from: date("date_from"), to: date("date_to") },
+        is_pinned: own.is_favourite,
+        range: &frame.range,
         tiles: &placed.iter().map(|it| (it.id, &it.tile, it.is_wide)).collect::<Vec<_>>(),
         others: &others,
     };
@@ -118,8 +115,7 @@ pub(super) async fn update<K: DocumentKind>(
 
 /// The fields of a dashboard in a form. Filters for which the form has no fields stay.
 fn board_fields(document: &Document, form: &mut Parameters) -> Result<Value, Wrong> {
-    let filters = document.fields.get("filters").and_then(Value::as_object);
-    let mut filters = filters.cloned().unwrap_or_default();
+    let mut filters = board::filters_of(&document.fields);
     for (field, name) in [("date_from", "from"), ("date_to", "to")] {
         match form.get(name) {
             "" => _ = filters.remove(field),

@@ -26,13 +26,13 @@ use weir_api::query::Rows;
 use weir_app::App;
 use weir_metadata::accounts::Project;
 use weir_metadata::documents::{Document, DocumentText, Kind};
-use weir_web::insight::dashboard::{HEIGHT, LAYOUT, Place, Tile};
+use weir_web::insight::dashboard::{HEIGHT, Tile};
 use weir_web::insight::links::Links;
 use weir_web::insight::result::NO_CHART;
 use weir_web::insight::{dashboard, links, result};
 use weir_web::pages::sql;
-use weir_web::parts;
 use weir_web::parts::failed;
+use weir_web::state::board::{BoardFrame, LAYOUT, StoredTile, TileContent, TilePosition};
 use weir_web::state::parameters::Parameters;
 use weir_web::state::range::Range;
 use weir_web::state::stored;
@@ -97,7 +97,7 @@ pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem>
         (actions)
         @if !own.description.is_empty() { p { (own.description) } }
         (dashboard::range(project, own.id, &range))
-        (dashboard::frame_of(&document.fields))
+        (dashboard::frame(&BoardFrame::of(&document.fields)))
         (dashboard::begin(&shapes))
     };
     let mut page = Page::new(own.title(), now);
@@ -178,20 +178,15 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
         insights.into_iter().map(|insight| (insight.head.id, insight)).collect();
     let snapshot = app.node.metadata.snapshot();
     let one = move |tile: &Value| {
-        let (what, insight) = match tile.get("insight").and_then(Value::as_i64) {
-            Some(id) => {
+        let StoredTile { id, content, layouts } = StoredTile::of(tile)?;
+        let (what, insight) = match content {
+            TileContent::Insight(id) => {
                 let insight = insights.remove(&id)?;
                 (Tile::Insight(listed(&insight, &snapshot).ok()?), Some(insight))
             }
-            None => match tile.get("text")? {
-                Value::Null => return None,
-                Value::String(text) => (Tile::Text(text.clone()), None),
-                text => (Tile::Text(parts::text(text, "body").to_owned()), None),
-            },
+            TileContent::Text(text) => (Tile::Text(text), None),
         };
-        let layouts = tile.get("layouts").and_then(Value::as_object).cloned().unwrap_or_default();
-        let place = Place::of(tile.get("layouts").unwrap_or(&Value::Null));
-        let id = parts::integer(tile, "id").unwrap_or_default();
+        let place = TilePosition::of(&layouts);
         Some((place, Placed { id, tile: what, is_wide: place.is_wide, insight, layouts }))
     };
     let place = move || {

@@ -9,7 +9,8 @@ use crate::routes::pages::insights::people::{FILE_PERSONS, behind};
 use crate::routes::pages::insights::span;
 use crate::routes::pages::visit::Asking;
 use weir_web::insight::next as shown;
-use weir_web::parts::{literal, text};
+use weir_web::parts::literal;
+use weir_web::state::actor::ActorRow;
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::point::Point;
@@ -35,7 +36,8 @@ pub(super) async fn events(
     };
     let Ok(source) = sql::source(question, series, &span) else { return Ok(html! {}) };
     let found = behind(asking, (question, point), (FILE_PERSONS, 0)).await?;
-    let persons: Vec<&str> = found.people.iter().map(|person| text(person, "uuid")).collect();
+    let persons: Vec<String> =
+        found.people.iter().map(|person| ActorRow::of(person).uuid).collect();
     if persons.is_empty() {
         return Ok(html! {});
     }
@@ -51,7 +53,7 @@ pub(super) async fn events(
 }
 
 /// The next event of each person after the last of the events in `source`, counted by name.
-fn statement(source: &str, persons: &[&str]) -> String {
+fn statement(source: &str, persons: &[String]) -> String {
     let persons: Vec<String> = persons.iter().map(|uuid| literal(uuid)).collect();
     let persons = persons.join(", ");
     format!(

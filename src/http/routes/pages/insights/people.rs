@@ -16,7 +16,8 @@ use weir_query::persons::people::Part;
 use weir_web::insight::persons::{Persons, list};
 use weir_web::insight::saved as shown;
 use weir_web::parts;
-use weir_web::parts::{FILES, failed, text};
+use weir_web::parts::{FILES, failed};
+use weir_web::state::actor::ActorRow;
 use weir_web::state::insight::{Kind, Question};
 use weir_web::state::parameters::Parameters;
 use weir_web::state::point::Point;
@@ -94,7 +95,7 @@ pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Prob
             server: &asking.server,
             question: &question,
             point: &point,
-            people: &found.people,
+            people: &found.people.iter().map(ActorRow::of).collect::<Vec<_>>(),
             offset: found.part.offset,
             next,
             can_save: asking.may("cohort:write"),
@@ -115,7 +116,7 @@ pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Pro
     loop {
         let part = (FILE_PERSONS, persons.len());
         let found = behind(asking, (&question, &point), part).await?;
-        persons.extend(found.people.iter().map(|person| text(person, "uuid").to_owned()));
+        persons.extend(found.people.iter().map(|person| ActorRow::of(person).uuid));
         if !found.has_more || found.people.is_empty() || persons.len() >= COHORT_PERSONS_MAX {
             break;
         }

@@ -38,7 +38,7 @@ use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::parameters::{Parameters, Wrong};
 use weir_web::state::saved_sql::SavedSql;
-use weir_web::state::{saved_sql, stored};
+use weir_web::state::{board, saved_sql, stored};
 use weir_wire::query_node::with_question;
 
 /// The scope for running any SQL.
@@ -152,10 +152,9 @@ async fn settings_of(
 
 /// The actions on an insight whose query is the saved one.
 fn kept(asking: &Asking, document: &Document) -> Kept {
-    let boards = document.fields.get("dashboards").and_then(Value::as_array);
     Kept {
         short_id: document.text("short_id").to_owned(),
-        boards: boards.into_iter().flatten().filter_map(Value::as_i64).collect(),
+        boards: board::boards_of(&document.fields),
         is_changed: false,
         can_change: asking.may("insight:write"),
         can_place: asking.may("dashboard:write"),
