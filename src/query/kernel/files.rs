@@ -14,11 +14,10 @@ use crate::kernel::error::QueryError;
 use crate::kernel::planners::broken_down;
 use crate::kernel::run::Answer;
 use crate::kernel::view::View;
-use crate::output::encoder;
 use crate::output::encoder::Encoder;
 use crate::output::format::Format;
-use crate::output::rows;
 use crate::output::rows::Text;
+use crate::output::{encoder, rows};
 use weir_event::id::ProjectId;
 
 /// Longest file that is in memory as a whole.

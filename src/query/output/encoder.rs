@@ -6,12 +6,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::csv;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
-use arrow::json;
 use arrow::json::writer::LineDelimited;
+use arrow::{csv, json};
 use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;

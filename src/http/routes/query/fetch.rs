@@ -11,9 +11,8 @@ use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query::answer;
 use crate::routes::query::answer::{FILES, FORMATS, NAMES};
-use crate::routes::query::file_of;
+use crate::routes::query::{answer, file_of};
 use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
 
