@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// directory with everything in it. Doors as wide as a member are its `Cargo.toml`.
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
-    ("clap", &["base/config", "cli", "query/output/rows"]),
+    ("clap", &["base/config", "cli", "query/output/format"]),
     ("governor", &["http/throttle"]),
     (
         "hex",

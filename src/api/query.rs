@@ -93,8 +93,8 @@ impl JsonSchema for Query {
 pub struct Question {
     /// What it asks
     pub query: Query,
-    /// Of the answer to SQL
-    #[schemars(extend("enum" = ["json", "csv", "table", "parquet", "arrow", null]))]
+    /// Of the answer to SQL. json and table have query-rows-max rows at most, the others any number
+    #[schemars(extend("enum" = ["json", "jsonl", "csv", "table", "parquet", "arrow", null]))]
     pub format: Option<String>,
     /// How an answer to a node is obtained: blocking (the kept one if it is still right), force_blocking or true (a new
     /// one), force_cache (the kept one or none), async or lazy_async (the kept one, or a new one later), force_async (a new

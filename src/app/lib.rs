@@ -24,7 +24,6 @@ pub mod vitals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 
 use crate::copy::WorkingCopy;
@@ -41,7 +40,8 @@ use weir_metadata::standing::Standing;
 use weir_query::kernel::admission::Caller;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
-use weir_query::output::rows::Format;
+use weir_query::kernel::files::File;
+use weir_query::output::format::Format;
 
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -134,13 +134,13 @@ impl App {
         Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
     }
 
-    /// Runs one SQL query on `project`, with the result in `format`.
+    /// Runs one SQL query on `project`, with the result in `format`. A long one is sent while it is computed.
     pub async fn sql(
         &self,
         project: ProjectId,
         sql: &str,
         format: Format,
-    ) -> Result<Bytes, QueryError> {
+    ) -> Result<File, QueryError> {
         sql::file(&self.engine, project, sql, format).await
     }
 

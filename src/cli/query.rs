@@ -25,7 +25,7 @@ use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
 use weir_query::guard::complexity;
-use weir_query::output::rows::Format;
+use weir_query::output::format::Format;
 
 /// Longest time for threads to end after the result.
 const THREADS_END: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ fn read(
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.node.project(args.project)?;
-        Ok(app.sql(project, &args.sql, args.format).await?)
+        Ok(app.sql(project, &args.sql, args.format).await?.whole().await?)
     };
     let answer = runtime.block_on(async {
         tokio::select! {

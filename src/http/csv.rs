@@ -17,7 +17,7 @@ use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 use weir_event::json;
-use weir_query::output::rows::text_cell;
+use weir_query::output::formulas::text_cell;
 use weir_web::chart::table::Table;
 
 /// The media type of CSV responses.

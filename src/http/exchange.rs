@@ -37,6 +37,7 @@ use crate::unsent::{PIECE_MAX_BYTES, Unsent, with_permit};
 use weir_base::clock::Clock;
 use weir_base::error::Kind;
 use weir_base::telemetry::metrics::Metrics;
+use weir_query::kernel::error::QueryError;
 
 /// Status logged for a client that hung up before its response had one; the number that nginx uses.
 const HUNG_UP: u16 = 499;
@@ -91,6 +92,7 @@ pub(super) fn answer<H: Handler>(
         request_id: request_id.clone(),
         client_ip: client_address(&head.headers, peer, &limits.trusted_proxies),
         cause: None,
+        is_of_client: false,
         code: "",
         ending: Ending::HungUp,
     };
@@ -258,6 +260,8 @@ struct Record {
     request_id: RequestId,
     client_ip: IpAddr,
     cause: Option<Box<str>>,
+    /// Whether the cause is a mistake of the client, whose response had begun.
+    is_of_client: bool,
     code: &'static str,
     ending: Ending,
 }
@@ -320,7 +324,7 @@ impl Record {
             400..500 => line!(info),
             REFUSED => line!(debug),
             // An internal failure, which needs the operator's attention.
-            _ if self.cause.is_some() => line!(error),
+            _ if self.cause.is_some() && !self.is_of_client => line!(error),
             // Time-outs.
             500.. => line!(warn),
             _ if self.is_routine && self.ending == Ending::Answered => line!(debug),
@@ -418,6 +422,10 @@ impl hyper::body::Body for SentBody {
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Some(Err(error)) => {
+                let kind = error.downcast_ref::<QueryError>().map(QueryError::kind);
+                self.record.is_of_client = kind.is_some_and(|kind| {
+                    matches!(kind, Kind::Invalid | Kind::Timeout | Kind::Overloaded)
+                });
                 self.record.cause = Some(chain(&*error).into_boxed_str());
                 Poll::Ready(Some(Err(error)))
             }

@@ -173,6 +173,15 @@ impl Response {
         response
     }
 
+    /// The same response, whose stream has these bytes in memory before its first piece.
+    #[must_use]
+    pub fn holding(mut self, bytes: usize) -> Self {
+        if let Body::Stream { held_bytes, .. } = &mut self.body {
+            *held_bytes = bytes;
+        }
+        self
+    }
+
     /// The same with a cause for the log.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {

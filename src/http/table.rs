@@ -265,6 +265,7 @@ pub const TABLE: &[Endpoint] = &[
     op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
 
     op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
+    op::<query::fetch::Fetch>("GET", "P/query/", "SQL in the address in, rows out").named("query_sql").own_rendering().analytics().says("The rows, as a file").or(&[INVALID]),
     op::<query::status::Retrieve>("GET", "P/query/:id/", "What became of a query that is answered later"),
     op::<query::status::Cancel>("DELETE", "P/query/:id/", "Cancel a query that is answered later").says("It does not run any more"),
 ];

@@ -1,6 +1,5 @@
 //! SQL queries: [`SqlQuery`], a statement with filters for its placeholder `{filters}`.
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 
@@ -20,9 +19,10 @@ use weir_query::dialect::paging::page_of;
 use weir_query::dialect::placeholders::filled;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
+use weir_query::kernel::files::File;
 use weir_query::kernel::view::View;
+use weir_query::output::format::Format;
 use weir_query::output::lists::{Layout, Lists};
-use weir_query::output::rows::Format;
 
 /// A statement, and the selection of events for its placeholder `{filters}`.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl SqlQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
         format: Format,
-    ) -> BoxFuture<'a, Result<Bytes, InsightError>> {
+    ) -> BoxFuture<'a, Result<File, InsightError>> {
         Box::pin(async move {
             let view = self.view(engine, owner).await?;
             Ok(engine.file(owner.project, view, &self.text, format).await?)
@@ -155,7 +155,7 @@ pub async fn file(
     project: ProjectId,
     sql: &str,
     format: Format,
-) -> Result<Bytes, QueryError> {
+) -> Result<File, QueryError> {
     let view = view_of(engine, project).await?;
     engine.file(project, view, sql, format).await
 }

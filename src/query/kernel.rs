@@ -7,6 +7,7 @@ pub(super) mod damage;
 pub mod engine;
 pub mod error;
 pub(super) mod explain;
+pub mod files;
 pub(super) mod footers;
 pub mod interner;
 pub(super) mod planners;

@@ -37,7 +37,13 @@ pub struct QueryConfig {
     /// Longest time of a query; longer queries are stopped [range: 100ms to 1d]
     #[arg(long, env = "WEIR_QUERY_TIMEOUT", default_value = "60s", value_parser = time("100ms", "1d"))]
     pub query_timeout: Duration,
-    /// Most rows of an SQL result; a query with more rows is refused [range: 1 to 1000000000]
+    /// Longest time of a query whose result is sent while it is computed, with the time that the client takes to read
+    /// it; `query-timeout` limits the time to each part of its rows. Too small breaks off long files, too large lets
+    /// slow clients hold slots for queries [range: 100ms to 1d]
+    #[arg(long, env = "WEIR_QUERY_STREAM_TIMEOUT", default_value = "1h", value_parser = time("100ms", "1d"))]
+    pub query_stream_timeout: Duration,
+    /// Most rows of an SQL result as JSON or as a table; a query with more rows is refused. Files (`csv`, `jsonl`,
+    /// `parquet`, `arrow`) have any number of rows [range: 1 to 1000000000]
     #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000, value_parser = number(1_usize, 1_000_000_000))]
     pub query_rows_max: usize,
     /// Time between counts of the members of cohorts that have a rule, and between evaluations of cohorts by

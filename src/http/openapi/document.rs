@@ -279,6 +279,9 @@ impl Schemas {
             refusals.map(|(status, name)| (*status, component("responses", name))).collect();
         if let Some(success) = &shape.success {
             let mut response = self.response(success);
+            if let (false, Value::Object(response)) = (shape.files.is_empty(), &mut response) {
+                response.entry("content").or_insert_with(|| json!({}));
+            }
             if let Some(Value::Object(content)) = response.get_mut("content") {
                 let csv = ("text/csv", true);
                 let csv = (endpoint.renderings == Renderings::JsonOrCsv).then_some(&csv);

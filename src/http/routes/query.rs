@@ -2,14 +2,13 @@
 
 pub(in crate::routes) mod actors;
 pub(in crate::routes) mod answer;
+pub mod fetch;
 pub(in crate::routes) mod insight;
 pub(in crate::routes) mod question;
 pub(in crate::routes) mod refresh;
 pub mod status;
 mod unknown;
 
-use bytes::Bytes;
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
@@ -19,7 +18,7 @@ use crate::operation::input::{InBody, input};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query::answer::{Answer, FORMATS, media_type};
+use crate::routes::query::answer::{Answer, FORMATS, NAMES};
 use crate::routes::query::refresh::{Refresh, client_query_id};
 use weir_api::node::NodeError;
 use weir_api::nodes::check;
@@ -28,7 +27,8 @@ use weir_app::App;
 use weir_insights::saved;
 use weir_metadata::accounts::Project;
 use weir_query::kernel::error::QueryError;
-use weir_query::output::rows::Format;
+use weir_query::kernel::files::File;
+use weir_query::output::format::Format;
 use weir_wire::query_node;
 
 /// The body of a query.
@@ -162,7 +162,7 @@ pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Pr
     match &question.query {
         QueryBody::Text(sql, format) => {
             let file = file_of(app, project, sql, *format).await?;
-            Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
+            Ok(answer::file(*format, file))
         }
         QueryBody::Node(_) | QueryBody::File(..) => {
             Err(refused("query", "invalid_input", "Expected a text of SQL."))
@@ -208,18 +208,13 @@ impl InBody for Question {
 
 /// Reads the format of the response.
 fn format(fields: &mut Fields) -> Result<Format, Problem> {
-    let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
+    let name = fields.nullable_choice("format", &NAMES)?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
     Ok(known.map_or(Format::Json, |(_, format)| format))
 }
 
 /// The result of a text of SQL as a file.
-async fn file_of(
-    app: &App,
-    project: &Project,
-    sql: &str,
-    format: Format,
-) -> Result<Bytes, Problem> {
+async fn file_of(app: &App, project: &Project, sql: &str, format: Format) -> Result<File, Problem> {
     let answering = Box::pin(app.sql(project.id, sql, format));
     question::noted(app, project.id, || sql.to_owned(), answering).await.map_err(problem)
 }

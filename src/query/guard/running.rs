@@ -3,11 +3,12 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::{DataFusionError, Result};
+use tokio::time::{Instant, sleep_until};
 
 use weir_base::clock::Clock;
 
@@ -18,14 +19,62 @@ pub struct Running {
     is_stopped: Arc<AtomicBool>,
     /// Whether the query is cancelled, of which this may be one attempt of several.
     is_query_stopped: Arc<AtomicBool>,
-    ends: Option<(Clock, Duration)>,
+    ends: Option<Ends>,
+}
+
+/// The time limit of a query, which its reader may extend.
+#[derive(Clone, Debug)]
+struct Ends {
+    clock: Clock,
+    /// When it began, by the monotonic clock, and by the one of the runtime.
+    began: Duration,
+    began_at: Instant,
+    limit_micros: Arc<AtomicU64>,
+}
+
+impl Ends {
+    fn limit(&self) -> Duration {
+        Duration::from_micros(self.limit_micros.load(Ordering::Relaxed))
+    }
+
+    fn is_over(&self) -> bool {
+        self.clock.monotonic().saturating_sub(self.began) >= self.limit()
+    }
 }
 
 impl Running {
     /// A query that begins now, with a time limit.
     pub(crate) fn within(clock: &Clock, limit: Duration) -> Self {
-        let ends = Some((clock.clone(), clock.monotonic().saturating_add(limit)));
+        let limit_micros = Arc::new(AtomicU64::new(micros(limit)));
+        let (began, began_at) = (clock.monotonic(), Instant::now());
+        let ends = Some(Ends { clock: clock.clone(), began, began_at, limit_micros });
         Self { ends, ..Self::default() }
+    }
+
+    /// Extends the time limit of the query, and of its attempts, to `limit` since it began.
+    pub(crate) fn extend(&self, limit: Duration) {
+        if let Some(ends) = &self.ends {
+            ends.limit_micros.fetch_max(micros(limit), Ordering::Relaxed);
+        }
+    }
+
+    /// The time limit as of now; `None` if it has none.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.ends.as_ref().map(Ends::limit)
+    }
+
+    /// Waits until the time limit is over, and returns it; never returns without one.
+    pub(crate) async fn over(&self) -> Duration {
+        let Some(ends) = &self.ends else { return std::future::pending().await };
+        let mut limit = ends.limit();
+        loop {
+            sleep_until(ends.began_at + limit).await;
+            let extended = ends.limit();
+            if extended == limit {
+                return limit;
+            }
+            limit = extended;
+        }
     }
 
     /// One attempt to run this query: it may be cancelled separately, and is cancelled with the query.
@@ -63,14 +112,17 @@ impl Running {
     /// The query was cancelled, or has exceeded its time limit.
     pub(crate) fn check(&self) -> Result<()> {
         let is_stopped = [&self.is_stopped, &self.is_query_stopped];
-        let is_over = |(clock, ends): &(Clock, Duration)| clock.monotonic() >= *ends;
         if is_stopped.into_iter().any(|stopped| stopped.load(Ordering::Relaxed))
-            || self.ends.as_ref().is_some_and(is_over)
+            || self.ends.as_ref().is_some_and(Ends::is_over)
         {
             return Err(DataFusionError::Execution("the query was stopped".to_owned()));
         }
         Ok(())
     }
+}
+
+fn micros(limit: Duration) -> u64 {
+    u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Cancels the functions of a query when dropped.

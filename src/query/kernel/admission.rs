@@ -1,7 +1,8 @@
 //! Admission control, which limits concurrent queries: [`Admission`]. There are `queries-max` slots. SQL may take all
 //! but one, which is reserved for lists; one personal key may take less than half of them for SQL and as many for
 //! lists, and so may all shared links of a project together. A query that finds no slot queues; if the queue is full,
-//! it is refused at once.
+//! it is refused at once. Of the slots of SQL, half may be taken by long answers, which last as long as their readers
+//! take to read them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,6 +41,8 @@ pub(crate) enum Work {
     Sql,
     /// A list or a look-up, of which the plan is built by this server from a request.
     List,
+    /// The answer of SQL that is too long to be in memory as a whole, besides its slot for SQL.
+    Long,
 }
 
 /// The query slots of one engine.
@@ -47,8 +50,10 @@ pub(crate) enum Work {
 pub(crate) struct Admission {
     all: Arc<Semaphore>,
     sql: Arc<Semaphore>,
+    long: Arc<Semaphore>,
     keys: Mutex<HashMap<(Caller, Work), Weak<Slots>>>,
     per_key: usize,
+    long_per_key: usize,
     waiting: Arc<AtomicUsize>,
     waiting_max: usize,
 }
@@ -90,11 +95,14 @@ impl Admission {
     pub(crate) fn new(queries_max: usize) -> Self {
         let queries_max = queries_max.max(1);
         let less_one = queries_max.saturating_sub(1);
+        let long = (less_one / 2).max(1);
         Self {
             all: Arc::new(Semaphore::new(queries_max)),
             sql: Arc::new(Semaphore::new(less_one.max(1))),
+            long: Arc::new(Semaphore::new(long)),
             keys: Mutex::default(),
             per_key: (less_one / 2).max(1),
+            long_per_key: long.saturating_sub(1).max(1),
             waiting: Arc::default(),
             waiting_max: queries_max.saturating_mul(WAITING_PER_SLOT),
         }
@@ -137,6 +145,28 @@ impl Admission {
         }
     }
 
+    /// The right of `caller` to an answer that lasts as long as its reader takes. It does not wait: a slot may be taken
+    /// for hours.
+    ///
+    /// # Errors
+    ///
+    /// There are as many long answers as there may be, of all callers or of this one.
+    pub(crate) fn long(&self, caller: Caller) -> Result<Permit, QueryError> {
+        let taken = |slots: &Arc<Semaphore>| {
+            let refused = |_| QueryError::Overloaded("too many long answers are being read");
+            Arc::clone(slots).try_acquire_owned().map(Some).map_err(refused)
+        };
+        let key = match caller {
+            Caller::Operator => None,
+            Caller::Key(_) | Caller::Links(_) => Some(self.slots(caller, Work::Long)),
+        };
+        let own = match &key {
+            Some(slots) => taken(&slots.free)?,
+            None => None,
+        };
+        Ok(Permit { _slots: [own, taken(&self.long)?, None], _key: key })
+    }
+
     async fn acquire(
         &self,
         slots: Option<&Arc<Semaphore>>,
@@ -157,7 +187,8 @@ impl Admission {
         if keys.len() >= KEYS_MIN {
             keys.retain(|_, slots| slots.strong_count() > 0);
         }
-        let free = Arc::new(Semaphore::new(self.per_key));
+        let own = if work == Work::Long { self.long_per_key } else { self.per_key };
+        let free = Arc::new(Semaphore::new(own));
         let slots = Arc::new(Slots { free, waiting: Arc::default() });
         keys.insert((key, work), Arc::downgrade(&slots));
         slots
@@ -211,6 +242,27 @@ mod tests {
         assert_eq!(lists.len(), 1);
         drop(lists);
         assert_eq!(as_many(&slots, Caller::Operator, Work::Sql).await.len(), 1);
+    }
+
+    /// Goal: long answers leave slots of SQL to others, and one key leaves some to other keys.
+    #[test]
+    fn long_answers_are_few() {
+        for (queries_max, of_key, of_all) in [(8, 2, 3), (3, 1, 1), (1, 1, 1), (20, 8, 9)] {
+            let slots = Admission::new(queries_max);
+            let take = |caller| {
+                let mut taken = Vec::new();
+                while let Ok(permit) = slots.long(caller) {
+                    taken.push(permit);
+                }
+                taken
+            };
+            let mut own = take(Caller::Key(KeyId(1)));
+            assert_eq!(own.len(), of_key, "{queries_max}");
+            own.extend(take(Caller::Operator));
+            assert_eq!(own.len(), of_all, "{queries_max}");
+            drop(own);
+            assert_eq!(take(Caller::Operator).len(), of_all, "they are given back");
+        }
     }
 
     /// Goal: queues are bounded. Method: no slot is ever released; those in the queue give up.

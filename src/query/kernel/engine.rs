@@ -24,9 +24,10 @@ use crate::kernel::sources::Sources;
 use crate::kernel::usage::Usage;
 use crate::kernel::view::{State, View};
 use crate::kernel::{cacheable, explain, session, spill, usage};
+use crate::output::format::Format;
+use crate::output::lists;
 use crate::output::lists::{Layout, Lists, Took};
-use crate::output::rows::{Format, Gathered, Size, Text};
-use crate::output::{lists, rows};
+use crate::output::rows::{Gathered, Size, Text};
 use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::query::QueryConfig;
 use weir_base::telemetry::metrics::Metrics;
@@ -166,19 +167,6 @@ impl Engine {
         View::of(base, planning, sources, project, State::of(sources))
     }
 
-    /// Runs SQL over the tables of a view of `project`, and writes the result as `format`.
-    pub async fn file(
-        &self,
-        project: ProjectId,
-        view: View,
-        sql: &str,
-        format: Format,
-    ) -> Result<Bytes, QueryError> {
-        let sql = sql.to_owned();
-        let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
-        self.written(planned, format).await.map_err(QueryError::of_query)
-    }
-
     /// Runs the query that `planning` plans for `project`, and returns its rows as JSON lists.
     pub async fn lists(
         &self,
@@ -229,7 +217,7 @@ impl Engine {
     }
 
     /// Acquires a slot, and plans the query as its caller is permitted to run it.
-    async fn prepared(
+    pub(crate) async fn prepared(
         &self,
         project: ProjectId,
         planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
@@ -247,43 +235,34 @@ impl Engine {
         };
         let planned = self.shared.planning.plan(planning).await;
         drop(stop);
-        let (mut query, events, is_cacheable) = planned.map_err(QueryError::of_query)?;
+        let (query, events, is_cacheable) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));
+        Ok(Planned { query, permit, events, is_cacheable })
+    }
+
+    /// All rows of a result, which may have `query-rows-max`. Their memory is accounted in the pool of all queries.
+    pub(crate) async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
+        let Planned { mut query, permit, .. } = planned;
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN must remain the root of its plan, and returns only a few rows.
         if !explain::is_explained(query.logical_plan()) {
             // One row more than the limit, so that a result that exceeds it is detected instead of silently truncated.
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        Ok(Planned { query, permit, events, is_cacheable })
-    }
-
-    /// All rows of a result. Their memory is accounted in the pool of all queries.
-    async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
-        let mut answer = self.begin(planned.query, None);
-        let rows_max = self.shared.settings.query_rows_max;
+        let mut answer = self.begin(query, None);
         let mut reserved = Gathered::new(&self.shared.pools.rows);
         let (mut batches, mut size) = (Vec::new(), Size::default());
         while let Some(batch) = answer.next().await {
             let batch = batch?;
             size.add(&batch);
             if size.rows() > rows_max {
-                return Err(QueryError::TooManyRows(rows_max));
+                return Err(QueryError::TooManyRowsOfSql(rows_max));
             }
             reserved.add(&batch)?;
             batches.push(batch);
         }
-        let (schema, held) = (Arc::clone(&answer.schema), (planned.permit, reserved));
+        let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
         Ok(GatheredRows { schema, batches, size, held })
-    }
-
-    /// Runs a query and writes its result as text, whose memory is accounted in the pool of all queries until it is
-    /// sent.
-    async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
-        let answer = self.gathered(planned).await?;
-        let pool = Arc::clone(&self.shared.pools.rows);
-        // Writing a long one would block the caller's thread for others.
-        self.on_a_thread(move |_| Ok(answer.written(format, &pool))).await?
     }
 
     /// Waits until every event acknowledged before the call can be read.
@@ -361,6 +340,15 @@ impl Engine {
     pub(crate) async fn permit_for(&self, work: Work) -> Result<Permit, QueryError> {
         let limit = self.shared.settings.query_timeout;
         self.shared.admission.permit(self.caller, work, limit).await
+    }
+
+    /// The right to an answer that takes as long as its reader.
+    ///
+    /// # Errors
+    ///
+    /// There are as many of them as there may be.
+    pub(crate) fn long_permit(&self) -> Result<Permit, QueryError> {
+        self.shared.admission.long(self.caller)
     }
 
     /// Runs `work`, which may include several queries, within the time limit of one.
@@ -446,38 +434,23 @@ impl Engine {
 }
 
 /// A planned query that is ready to run, and facts derived from its plan.
-struct Planned {
-    query: DataFrame,
-    permit: Permit,
+pub(crate) struct Planned {
+    pub(crate) query: DataFrame,
+    pub(crate) permit: Permit,
     events: BTreeSet<String>,
     is_cacheable: bool,
 }
 
 /// All rows of a result, and what is held until they are written: the slot, as writing cells may take long, and the
 /// memory reservation.
-struct GatheredRows {
-    schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-    size: Size,
-    held: (Permit, Gathered),
+pub(crate) struct GatheredRows {
+    pub(crate) schema: SchemaRef,
+    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) size: Size,
+    pub(crate) held: (Permit, Gathered),
 }
 
-impl GatheredRows {
-    fn written(self, format: Format, pool: &Arc<dyn MemoryPool>) -> Result<Bytes, QueryError> {
-        let mut text = Text::new(pool, self.size.bytes(format))?;
-        match rows::write(format, &self.schema, &self.batches, &mut text) {
-            Ok(()) => Ok(text.into_bytes()),
-            Err(_) if text.is_exhausted() => Err(too_long()),
-            // Writing to memory fails only for values without a form in the format, such as a list in CSV.
-            Err(error) => {
-                let error = format!("the answer has no form in this format: {error}");
-                Err(QueryError::Invalid(error))
-            }
-        }
-    }
-}
-
-fn too_long() -> QueryError {
+pub(crate) fn too_long() -> QueryError {
     QueryError::Memory("its answer is too long".to_owned())
 }
 

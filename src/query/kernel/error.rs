@@ -32,9 +32,15 @@ pub enum QueryError {
     /// It took too long.
     #[error("the query took longer than {0:?}")]
     Timeout(Duration),
-    /// Its result has more rows than the settings allow.
+    /// Its result has more rows than this.
     #[error("the answer has more than {0} rows: aggregate, or add a LIMIT")]
     TooManyRows(usize),
+    /// Its result has more rows than `query-rows-max`, in a format with this limit.
+    #[error(
+        "the answer has more than {0} rows, which query-rows-max allows: aggregate, add a LIMIT, or ask for a file, \
+         which may have any number of rows: csv, jsonl, parquet or arrow"
+    )]
+    TooManyRowsOfSql(usize),
     /// The state that it must read is not available yet.
     #[error("{0}")]
     Unavailable(&'static str),
@@ -62,7 +68,10 @@ impl QueryError {
     /// The kind of the error, from which follows what the client can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
+            Self::Invalid(_)
+            | Self::Memory(_)
+            | Self::TooManyRows(_)
+            | Self::TooManyRowsOfSql(_) => Kind::Invalid,
             Self::Timeout(_) => Kind::Timeout,
             Self::Unavailable(_) | Self::Store(_) => Kind::Unavailable,
             Self::Overloaded(_) => Kind::Overloaded,

@@ -1,10 +1,11 @@
-//! Execution of a planned query: [`Engine::stream`]. It runs on the query threads, within limits of memory, time and
-//! concurrency, and is cancelled once its reader is gone.
+//! Execution of a planned query: [`Engine::stream`], and [`Engine::rows`] for SQL. It runs on the query threads, within
+//! limits of memory, time and concurrency, and is cancelled once its reader is gone.
 //!
 //! A plan that exceeds the query memory before its first batch is sent is planned again for little memory
 //! ([`sparing`]), and only that second plan spills.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -28,9 +29,13 @@ use crate::kernel::error::QueryError;
 use crate::kernel::planners::broken_down;
 use crate::kernel::sparing::sparing;
 use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
+use weir_event::id::ProjectId;
 
 /// Batches of a result that may be buffered for a slow reader.
 const ANSWER_QUEUE: usize = 4;
+
+/// The same of SQL, whose batches may have many megabytes.
+const ROWS_QUEUE: usize = 2;
 
 /// What a plan is optimized for: speed or little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,17 +93,50 @@ impl Engine {
         Ok(self.begin(query, Some(permit)))
     }
 
+    /// Plans the SQL query of `project` in a slot of its caller, and starts to run it. The result may have any number of
+    /// rows: batches are computed as fast as the reader takes them. Dropping the [`Answer`] cancels the query and frees
+    /// its slot.
+    ///
+    /// The time limit is that of a query, until the reader extends it by [`Answer::extend`].
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`]; further errors may come with the batches.
+    pub async fn rows(
+        &self,
+        project: ProjectId,
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+    ) -> Result<Answer, QueryError> {
+        let planned = self.prepared(project, planning).await?;
+        let answer = self.begin_with(planned.query, Some(planned.permit), ROWS_QUEUE);
+        Ok(Answer { is_of_query: true, ..answer })
+    }
+
     /// Starts to run `query` in the slot of `permit`; without a permit, in a slot that the caller holds.
     pub(crate) fn begin(&self, query: DataFrame, permit: Option<Permit>) -> Answer {
+        self.begin_with(query, permit, ANSWER_QUEUE)
+    }
+
+    fn begin_with(&self, query: DataFrame, permit: Option<Permit>, queue: usize) -> Answer {
         let schema = Arc::clone(query.schema().inner());
-        let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
+        let (sender, batches) = mpsc::channel(queue);
         let shared = Arc::clone(&self.shared);
         let running = Running::within(&shared.clock, shared.settings.query_timeout);
         // A task inside a function call is not dropped before the call ends, so a flag stops the function.
         let stop = running.stopped_on_drop();
         let runtime = shared.runtime.clone();
-        let task = spawned(&runtime, run(query, sender, shared, permit, running));
-        Answer { schema, batches, task: Some(task), _stop: stop }
+        let task = spawned(&runtime, run(query, sender, shared, permit, running.clone()));
+        let (engine, long, is_of_query) = (self.clone(), None, false);
+        Answer {
+            schema,
+            batches,
+            task: Some(task),
+            engine,
+            running,
+            long,
+            is_of_query,
+            _stop: stop,
+        }
     }
 }
 
@@ -110,14 +148,15 @@ async fn run(
     running: Running,
 ) {
     let began = shared.clock.monotonic();
-    let limit = shared.settings.query_timeout;
     let _stop = running.stopped_on_drop();
-    let outcome = match timeout(limit, answer(query, &sender, &shared, &running)).await {
-        Ok(Err(_)) if shared.clock.monotonic().saturating_sub(began) >= limit => {
-            Err(QueryError::Timeout(limit))
-        }
-        Ok(outcome) => outcome,
-        Err(_) => Err(QueryError::Timeout(limit)),
+    let outcome = tokio::select! {
+        outcome = answer(query, &sender, &shared, &running) => outcome,
+        limit = running.over() => Err(QueryError::Timeout(limit)),
+    };
+    let late = |limit: &Duration| shared.clock.monotonic().saturating_sub(began) >= *limit;
+    let outcome = match (outcome, running.limit().filter(late)) {
+        (Err(_), Some(limit)) => Err(QueryError::Timeout(limit)),
+        (outcome, _) => outcome,
     };
     drop(permit);
     let label = outcome.as_ref().map_or_else(QueryError::outcome, |()| "ok");
@@ -184,7 +223,10 @@ impl Attempt {
         }
         let (plan, context) = shared.planning.plan(self.physical()).await?;
         let mut batches = execute_stream(plan, context)?;
-        while let Some(batch) = batches.next().await {
+        // The reader may take longer than that for all of them.
+        let limit = shared.settings.query_timeout;
+        let next = |_| QueryError::Timeout(limit);
+        while let Some(batch) = timeout(limit, batches.next()).await.map_err(next)? {
             let batch = batch?;
             *is_sent = true;
             // A reader that hung up drops the [`Answer`], and this task with it.
@@ -220,6 +262,12 @@ pub struct Answer {
     pub schema: SchemaRef,
     batches: mpsc::Receiver<Result<RecordBatch, QueryError>>,
     task: Option<SpawnedTask<()>>,
+    engine: Engine,
+    running: Running,
+    /// The right to take as long as its reader.
+    long: Option<Permit>,
+    /// Whether the query was written by a client, whose fault errors are then.
+    is_of_query: bool,
     _stop: StopFunctions,
 }
 
@@ -235,10 +283,35 @@ impl Answer {
 
     /// The next batch; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
-        if let Some(batch) = self.batches.recv().await {
-            return Some(batch);
+        let batch = match self.batches.recv().await {
+            Some(batch) => Some(batch),
+            // A task that panicked sends no error, and its result is incomplete.
+            None => self.task.take()?.await.err().map(|error| Err(broken_down(error))),
+        };
+        match self.is_of_query {
+            true => batch.map(|batch| batch.map_err(QueryError::of_query)),
+            false => batch,
         }
-        // A task that panicked sends no error, and its result is incomplete.
-        self.task.take()?.await.err().map(|error| Err(broken_down(error)))
+    }
+
+    /// Lets the query take as long as its reader takes to read the result, within `query-stream-timeout`, and
+    /// `query-timeout` for each batch. For results that are too long to be in memory as a whole, before any of it is
+    /// passed on: there may be only a few of them. Without an effect if it is called again.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Overloaded`]: there are as many of them as there may be.
+    pub fn extend(&mut self) -> Result<(), QueryError> {
+        if self.long.is_none() {
+            self.long = Some(self.engine.long_permit()?);
+            self.running.extend(self.engine.shared.settings.query_stream_timeout);
+        }
+        Ok(())
+    }
+
+    /// Waits until the time of the query is over, and returns its limit.
+    pub(crate) fn over(&self) -> impl Future<Output = Duration> + Send + use<> {
+        let running = self.running.clone();
+        async move { running.over().await }
     }
 }

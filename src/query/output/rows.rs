@@ -1,43 +1,25 @@
-//! Writing of record batches as text or files: JSON rows, CSV, tables, Parquet, Arrow. Independent of what the rows
-//! mean.
+//! Writing of record batches that are all in memory, as text or files, and the memory that this takes. Independent of
+//! what the rows mean.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, LargeStringArray, RecordBatch, RecordBatchOptions,
-    StringArray, StringViewArray,
-};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::ipc::writer::StreamWriter;
+use arrow::json;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_schema;
-use arrow::{csv, json};
 use bytes::Bytes;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use parquet::arrow::ArrowWriter;
 
+use crate::output::encoder;
+use crate::output::encoder::Encoder;
+use crate::output::format::Format;
 use weir_event::json::restore;
-
-/// Output format of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// Aligned columns for a terminal.
-    Table,
-    /// One JSON object a line.
-    Json,
-    /// Comma-separated values with a head line.
-    Csv,
-    /// A Parquet file.
-    Parquet,
-    /// A stream of Arrow IPC, which preserves the column types.
-    Arrow,
-}
 
 /// Approximate bytes of a value other than text or a list.
 const PLAIN_BYTES: usize = 24;
@@ -219,101 +201,21 @@ pub fn write(
     format: Format,
     schema: &SchemaRef,
     batches: &[RecordBatch],
-    mut out: impl Write + Send,
+    mut out: impl Write,
 ) -> Result<(), ArrowError> {
-    match format {
-        Format::Table => {
-            let table = pretty_format_batches_with_schema(SchemaRef::clone(schema), batches)?;
-            writeln!(out, "{table}").map_err(|error| ArrowError::IoError(error.to_string(), error))
-        }
-        Format::Json => {
-            let batches: Vec<&RecordBatch> = batches.iter().collect();
-            let mut writer = json::WriterBuilder::new()
-                .with_explicit_nulls(true)
-                .build::<_, json::writer::LineDelimited>(out);
-            writer.write_batches(&batches)?;
-            writer.finish()
-        }
-        Format::Csv => {
-            let mut writer = csv::Writer::new(out);
-            if batches.is_empty() {
-                let none = RecordBatch::new_empty(SchemaRef::clone(schema));
-                return writer.write(&without_formulas(&none)?);
-            }
-            batches.iter().try_for_each(|batch| writer.write(&without_formulas(batch)?))
-        }
-        // The Parquet writer would panic.
-        Format::Parquet if schema.flattened_fields().iter().any(|field| is_union(field)) => {
-            let what = "a value that may have several types: use json_get_str and the like";
-            Err(ArrowError::NotYetImplemented(what.to_owned()))
-        }
-        Format::Parquet => {
-            let mut writer = ArrowWriter::try_new(out, SchemaRef::clone(schema), None)?;
-            for batch in batches {
-                writer.write(batch)?;
-            }
-            writer.close()?;
-            Ok(())
-        }
-        Format::Arrow => {
-            let mut writer = StreamWriter::try_new(out, schema)?;
-            batches.iter().try_for_each(|batch| writer.write(batch))?;
-            writer.finish()
+    let failed = |error: io::Error| ArrowError::IoError(error.to_string(), error);
+    if format == Format::Table {
+        let table = pretty_format_batches_with_schema(SchemaRef::clone(schema), batches)?;
+        return writeln!(out, "{table}").map_err(failed);
+    }
+    let mut encoder = Encoder::new(format, schema)?;
+    for batch in batches {
+        for piece in encoder::pieces(batch) {
+            encoder.write(&piece)?;
+            out.write_all(&encoder.take()).map_err(failed)?;
         }
     }
-}
-
-/// A CSV cell with this text. Spreadsheets run a cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return
-/// as a formula, and anybody can send events and persons with such text. An apostrophe in front makes it text
-/// (CWE-1236). Not for numbers: they are no formulas.
-pub fn text_cell(text: &str) -> Cow<'_, str> {
-    match text.starts_with(FORMULA_BEGINNINGS) {
-        true => Cow::Owned(format!("'{text}")),
-        false => Cow::Borrowed(text),
-    }
-}
-
-const FORMULA_BEGINNINGS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
-
-/// The same rows with such cells, and with such column names: names are chosen by the author of a query, who may send
-/// the file to others.
-fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    fn has_formula<'v>(values: impl Iterator<Item = Option<&'v str>>) -> bool {
-        values.flatten().any(|text| text.starts_with(FORMULA_BEGINNINGS))
-    }
-    let column = |column: &ArrayRef| -> ArrayRef {
-        if let Some(values) =
-            column.as_string_view_opt().filter(|values| has_formula(values.iter()))
-        {
-            let texts = values.iter().map(|text| text.map(text_cell));
-            Arc::new(texts.collect::<StringViewArray>())
-        } else if let Some(values) =
-            column.as_string_opt::<i32>().filter(|values| has_formula(values.iter()))
-        {
-            Arc::new(values.iter().map(|text| text.map(text_cell)).collect::<StringArray>())
-        } else if let Some(values) =
-            column.as_string_opt::<i64>().filter(|values| has_formula(values.iter()))
-        {
-            Arc::new(values.iter().map(|text| text.map(text_cell)).collect::<LargeStringArray>())
-        } else {
-            Arc::clone(column)
-        }
-    };
-    let columns: Vec<ArrayRef> = batch.columns().iter().map(column).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(without_formulas_in_names(batch.schema()), columns, &options)
-}
-
-fn without_formulas_in_names(schema: SchemaRef) -> SchemaRef {
-    if !schema.fields().iter().any(|field| field.name().starts_with(FORMULA_BEGINNINGS)) {
-        return schema;
-    }
-    let field = |field: &FieldRef| field.as_ref().clone().with_name(text_cell(field.name()));
-    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<Field>>()))
-}
-
-fn is_union(field: &Field) -> bool {
-    matches!(field.data_type(), DataType::Union(..))
+    out.write_all(&encoder.finish()?).map_err(failed)
 }
 
 /// The rows of `batches` as JSON objects. For results of a bounded number of rows.
@@ -341,48 +243,13 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        ArrayRef, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray,
-        StringViewArray,
+        ArrayRef, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray,
     };
     use arrow::datatypes::Int64Type;
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 
-    use super::{Format, Gathered, PLAIN_BYTES, Size, TABLE_COPIES, Text, write};
-
-    #[test]
-    fn csv_has_texts_and_no_formulas() {
-        let texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "a=b", "'=x", "", "="];
-        let numbers = Int64Array::from_iter_values((0..9).map(|number| number - 5));
-        let view: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
-        let large: ArrayRef = Arc::new(LargeStringArray::from_iter_values(texts));
-        let text: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
-        let columns =
-            [("n", Arc::new(numbers) as ArrayRef), ("v", view), ("l", large), ("t", text)];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let mut out = Vec::new();
-        write(Format::Csv, &batch.schema(), std::slice::from_ref(&batch), &mut out).unwrap();
-        let cells = ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "a=b", "'=x", "", "'="];
-        let rows =
-            (-5..).zip(cells).map(|(number, cell)| format!("{number},{cell},{cell},{cell}\n"));
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            format!("n,v,l,t\n{}", rows.collect::<String>())
-        );
-        // Column names are escaped too, also in a file without rows.
-        let named =
-            |name: &str| (name.to_owned(), Arc::new(Int64Array::from(vec![-1])) as ArrayRef);
-        let names = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "a=b", "'=x"];
-        let batch = RecordBatch::try_from_iter(names.map(named)).unwrap();
-        let head = "'=1+1,'+1,'-1,'@SUM(A1),'\tx,\"'\rx\",a=b,'=x\n";
-        for (rows, expected) in [
-            (&[][..], head.to_owned()),
-            (std::slice::from_ref(&batch), format!("{head}-1,-1,-1,-1,-1,-1,-1,-1\n")),
-        ] {
-            let mut out = Vec::new();
-            write(Format::Csv, &batch.schema(), rows, &mut out).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
-    }
+    use super::{Gathered, PLAIN_BYTES, Size, TABLE_COPIES, Text, write};
+    use crate::output::format::Format;
 
     #[test]
     fn a_table_is_as_wide_as_its_widest_values() {

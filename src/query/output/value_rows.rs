@@ -10,8 +10,8 @@ use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
 use serde_json::Value;
 
+use crate::output::format::Format;
 use crate::output::rows;
-use crate::output::rows::Format;
 
 /// Rows with the columns `names`, written as `format`. A column is of type number or boolean if all of its values are,
 /// else text; lists and objects are written as JSON. Values missing at the end of a row are null.
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::written;
-    use crate::output::rows::Format;
+    use crate::output::format::Format;
 
     fn rows() -> (Vec<String>, Vec<Vec<Value>>) {
         let names = ["a", "b", "a", "c", "d", "e"].map(str::to_owned).to_vec();

@@ -11,12 +11,12 @@ use crate::operation::output::Items;
 use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::pages::visit::{Asking, Sent, Visit, file};
-use crate::routes::query::Query;
 use crate::routes::query::answer::{Answer, FORMATS, media_type};
+use crate::routes::query::{Query, answer};
 use crate::{csv, page};
 use weir_api::query::Rows;
 use weir_base::error::Kind;
-use weir_query::output::rows::Format;
+use weir_query::output::format::Format;
 use weir_query::output::value_rows;
 use weir_web::chart::table::{Cell, Table};
 use weir_web::parts;
@@ -109,10 +109,10 @@ pub(super) async fn of_sql(
     sql: &str,
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
-    let of = FORMATS.iter().find(|(own, _)| *own == format);
-    let of = of.map_or(Format::Json, |(_, of)| *of);
+    let of = FORMATS.iter().find(|(own, _)| *own == format).map(|(_, of)| *of);
+    let of = of.filter(|of| of.is_streamed()).unwrap_or(Format::JsonLines);
     let response = match asking.perform(Query::file(sql, of)).await? {
-        Answer::File(of, file) => Response::bytes(StatusCode::OK, media_type(of), file),
+        Answer::File(of, file) => answer::file(of, file),
         _ => return Err(Problem::not_acceptable()),
     };
     // One JSON object per line.

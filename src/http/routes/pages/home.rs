@@ -20,7 +20,7 @@ use weir_event::json;
 use weir_event::time::at_wall;
 use weir_metadata::accounts::Project;
 use weir_metadata::documents::Kind;
-use weir_query::output::rows::Format;
+use weir_query::output::format::Format;
 use weir_web::insight::links;
 use weir_web::pages::home::Summary;
 use weir_web::pages::{events as shown_events, health, home as shown};
@@ -145,7 +145,8 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
         moment(*first),
         moment(end)
     );
-    let bytes = app.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
+    let told = app.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
+    let bytes = told.whole().await.map_err(query::problem)?;
     let row: Value = json::restore(bytes.trim_ascii()).unwrap_or_default();
     let count = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();
     Ok(Summary {

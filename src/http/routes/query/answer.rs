@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::stream;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::json;
 
 use crate::openapi::{Shape, Success};
 use crate::operation::output::{Output, Reply};
-use crate::response::{Problem, Response};
+use crate::response::{Problem, Response, StreamError};
 use weir_api::query;
 use weir_api::query::{Envelope, QueryLater, QueryStatus, Rows};
 use weir_base::error::Kind;
@@ -18,24 +19,39 @@ use weir_event::json;
 use weir_insights::cache::Key;
 use weir_insights::jobs::{KEPT, Outcome, Status};
 use weir_insights::{ProjectSettings, cache};
-use weir_query::output::rows::Format;
+use weir_query::kernel::files::File;
+use weir_query::output::format::Format;
 
 /// Longest results that are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Names of the formats of a response, as in [`FORMATS`].
+pub(in crate::routes) const NAMES: [&str; 6] =
+    ["json", "jsonl", "csv", "table", "parquet", "arrow"];
+
 /// Formats of a response; the first is the default.
-pub(in crate::routes) const FORMATS: [(&str, Format); 5] = [
+pub(in crate::routes) const FORMATS: [(&str, Format); NAMES.len()] = [
     ("json", Format::Json),
+    ("jsonl", Format::JsonLines),
     ("csv", Format::Csv),
     ("table", Format::Table),
     ("parquet", Format::Parquet),
     ("arrow", Format::Arrow),
 ];
 
+/// Media types of these formats, and whether each is a text.
+pub(in crate::routes) const FILES: &[(&str, bool)] = &[
+    ("application/x-ndjson", true),
+    ("text/csv", true),
+    ("text/plain", true),
+    ("application/vnd.apache.parquet", false),
+    ("application/vnd.apache.arrow.stream", false),
+];
+
 /// The media type of a response in this format.
 pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
     HeaderValue::from_static(match format {
-        Format::Json => "application/x-ndjson",
+        Format::Json | Format::JsonLines => "application/x-ndjson",
         Format::Csv => "text/csv; charset=utf-8",
         Format::Table => "text/plain; charset=utf-8",
         Format::Parquet => "application/vnd.apache.parquet",
@@ -53,19 +69,28 @@ pub enum Answer {
     /// The result is computed later.
     Later(Later),
     /// The result of SQL as a file.
-    File(Format, Bytes),
+    File(Format, File),
+}
+
+/// The response with the result of SQL as a file. A long one is sent while it is computed; if the query fails in the
+/// middle of it, the connection is broken off.
+pub(in crate::routes) fn file(format: Format, file: File) -> Response {
+    let pieces = match file {
+        File::Whole(bytes) => return Response::bytes(StatusCode::OK, media_type(format), bytes),
+        File::Long(pieces) => pieces,
+    };
+    let ready_bytes = pieces.ready_bytes();
+    let parts = stream::unfold(pieces, |mut pieces| async move {
+        let piece = pieces.next().await?;
+        Some((piece.map_err(StreamError::from), pieces))
+    });
+    Response::stream(StatusCode::OK, media_type(format), parts).holding(ready_bytes)
 }
 
 impl Output for Answer {
     fn describe(shape: &mut Shape) {
         shape.success = Some(Success::of::<query::Answer>(StatusCode::OK, "The rows"));
-        shape.files = &[
-            ("application/x-ndjson", true),
-            ("text/csv", true),
-            ("text/plain", true),
-            ("application/vnd.apache.parquet", false),
-            ("application/vnd.apache.arrow.stream", false),
-        ];
+        shape.files = FILES;
         let says = "It is answered later: ask for query/ID/";
         shape.others.push(Success::of::<QueryLater>(StatusCode::ACCEPTED, says));
     }
@@ -78,9 +103,7 @@ impl Output for Answer {
                 Ok(Response::json(StatusCode::OK, &body))
             }
             Self::Later(later) => later.respond(reply).await,
-            Self::File(format, file) => {
-                Ok(Response::bytes(StatusCode::OK, media_type(format), file))
-            }
+            Self::File(format, of) => Ok(file(format, of)),
         }
     }
 }
@@ -235,5 +258,15 @@ pub(super) fn status_body<'s>(
         task_id: (),
         insight_id: (),
         dashboard_id: (),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORMATS, NAMES};
+
+    #[test]
+    fn formats_have_their_names() {
+        assert_eq!(FORMATS.map(|(name, _)| name), NAMES);
     }
 }

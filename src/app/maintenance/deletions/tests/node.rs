@@ -41,7 +41,7 @@ use weir_metadata::Metadata;
 use weir_progress::Progress;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::sources::Sources;
-use weir_query::output::rows::Format;
+use weir_query::output::format::Format;
 use weir_sim::disk::SimDisk;
 use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind, TableSpec};
 use weir_storage::durable::DurableStore;
@@ -171,7 +171,9 @@ impl Bench {
 
     fn events(&self, engine: &Engine, project: ProjectId) -> Vec<Uuid> {
         let text = "SELECT uuid FROM events";
-        let answer = self.runtime.block_on(sql::file(engine, project, text, Format::Csv));
+        let answer = self
+            .runtime
+            .block_on(async { sql::file(engine, project, text, Format::Csv).await?.whole().await });
         let answer = String::from_utf8(answer.expect("an answer").to_vec()).expect("UTF-8");
         let mut uuids: Vec<Uuid> =
             answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
