@@ -19,5 +19,6 @@ pub mod persons;
 pub mod projects;
 pub mod query;
 pub mod schedules;
+pub mod schema;
 pub mod sharing;
 pub mod warnings;

@@ -9,6 +9,7 @@ pub(super) mod explain;
 pub(super) mod footers;
 pub mod interner;
 pub(super) mod lasting;
+pub(super) mod lineage;
 pub(super) mod planners;
 pub(super) mod ranges;
 pub(super) mod rewritten;

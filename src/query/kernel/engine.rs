@@ -23,7 +23,7 @@ use crate::kernel::planners::{Planners, Planning};
 use crate::kernel::sources::Sources;
 use crate::kernel::usage::Usage;
 use crate::kernel::view::{State, View};
-use crate::kernel::{explain, lasting, session, spill, usage};
+use crate::kernel::{explain, lasting, lineage, session, spill, usage};
 use crate::output::lists::{Layout, Lists, Took};
 use crate::output::rows::{Format, Gathered, Size, Text};
 use crate::output::{lists, rows};
@@ -279,7 +279,11 @@ impl Engine {
     /// Runs a query and writes its result as text, whose memory is accounted in the pool of all queries until it is
     /// sent.
     async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
-        let answer = self.gathered(planned).await?;
+        let plan = planned.query.logical_plan().clone();
+        let mut answer = self.gathered(planned).await?;
+        if matches!(format, Format::Parquet | Format::Arrow) {
+            answer.schema = lineage::described(&plan, &answer.schema);
+        }
         let pool = Arc::clone(&self.shared.pools.rows);
         // Writing a long one would block the caller's thread for others.
         self.on_a_thread(move |_| Ok(answer.written(format, &pool))).await?
