@@ -15,6 +15,7 @@ pub mod migrate;
 pub mod moving;
 pub mod query;
 mod runtime;
+pub mod schema;
 pub mod serve;
 mod server;
 
@@ -56,6 +57,8 @@ enum Command {
     Load(load::LoadArgs),
     /// Show the contents of a data directory, or check it for damage
     Inspect(inspect::InspectArgs),
+    /// Print every table and column, with type, meaning, unit and an example
+    Schema(schema::SchemaArgs),
     /// Create, list and revoke personal API keys
     Keys(keys::KeysArgs),
     /// Print a link that signs in to the page, once
@@ -111,6 +114,7 @@ pub fn run(
         Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
+        Command::Schema(args) => schema::run(&args, &clock),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),

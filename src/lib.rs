@@ -185,6 +185,11 @@
 //!   `storage/delta/tests/others.rs`, `tests/server/delta.rs`, `tests/server/sdk.rs`
 //! - The columns of the table are those of `schemas/arrow/events.v1.json`.
 //!   `event/schema.rs`
+//! - Every column of every table of SQL and of files is described, and nothing else is; files, results and the log of
+//!   a table have the descriptions.
+//!   `event/dictionary/tests.rs`, `tests/server/schema.rs` with PyArrow, Polars and `deltalake`
+//! - Views over the live files count events and persons as SQL does, after merges and splits.
+//!   `tests/server/views.rs` with DuckDB
 //! - Persons follow the rules, in whatever batches the log is applied.
 //!   `identity/tests/sequences.rs` against the model beside it, `tests/server/identity.rs`
 //! - So do definitions; the first type of a property stays.
@@ -329,7 +334,8 @@
 //! - name of an attribute of a span: `wire/otlp/mapping.rs`.
 //! - parser of untrusted JSON: `event/json.rs`: `read` for requests, `restore` for stored values.
 //! - format of a time: `event/time/spelling.rs`.
-//! - column of events: the end of [`weir_event::schema::events_schema`], and `schemas/arrow`.
+//! - column of events: the end of [`weir_event::schema::events_schema`], `schemas/arrow`, and what it means in
+//!   `event/dictionary/`; of another table: `event/dictionary/`.
 //! - rule about persons: `identity/decide.rs`.
 //! - operation on persons or groups, of operators: `ingest/operation.rs`; its effect: `identity/decide/`; its entry in
 //!   the activity log: `ingest/activity.rs`.

@@ -22,6 +22,7 @@ pub mod persons;
 pub mod projects;
 pub mod query;
 pub mod schedules;
+pub mod schema;
 pub mod sdk;
 pub mod shared;
 pub mod sharing;

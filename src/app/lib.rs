@@ -10,6 +10,7 @@ pub mod error;
 pub mod flush;
 pub mod images;
 pub mod lease;
+pub mod live_files;
 pub mod lock;
 mod log;
 pub mod maintenance;
@@ -19,6 +20,7 @@ pub mod overview;
 pub mod shard;
 pub mod tables;
 pub mod verify;
+pub mod views;
 pub mod vitals;
 
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use weir_base::config::storage::StorageConfig;
 use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_disk::OsDisk;
+use weir_event::dictionary;
 use weir_event::schema::{
     BLOOM_COLUMNS, PARTITION_COLUMN, SORT_COLUMNS, STATISTICS_COLUMNS, UNIQUE_COLUMNS,
     WIDE_COLUMNS, column, events_schema,
@@ -271,7 +272,9 @@ pub(super) fn keep(
 
 /// The specification of the events table.
 pub fn events_spec() -> TableSpec {
-    TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
+    let schema = dictionary::described(&dictionary::EVENTS, &events_schema());
+    let name = dictionary::EVENTS.name;
+    TableSpec { name, schema, partition_column: Some(PARTITION_COLUMN) }
 }
 
 /// The specification of the persons table.

@@ -1,7 +1,7 @@
 //! `weir inspect`: shows the contents of a data directory, read only, with or without a running server.
 
 mod parts;
-mod tables;
+pub(super) mod tables;
 mod usage;
 mod verify;
 
@@ -13,9 +13,12 @@ use tokio::runtime::Runtime;
 
 use crate::cli::inspect::parts::Parts;
 use crate::cli::inspect::tables::{open_table, tables_of};
+use weir_app::live_files::LiveTables;
 use weir_app::tables::events_spec;
+use weir_app::views;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
+use weir_event::id::ProjectId;
 
 /// Options of `weir inspect`.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,6 +32,12 @@ pub struct InspectArgs {
     /// Print the live files of the events table, one path per line, for tools that cannot read Delta
     #[arg(long)]
     pub files: bool,
+    /// Print SQL that creates views over the live files of a project in DuckDB, with merged persons
+    #[arg(long, conflicts_with_all = ["files", "verify"])]
+    pub views: bool,
+    /// Id of the project, for --views
+    #[arg(long, default_value_t = 1)]
+    pub project: i64,
     /// Verify all checksums and print one line per damaged place; exit with 1 if there is any
     #[arg(long, conflicts_with = "files")]
     pub verify: bool,
@@ -59,6 +68,12 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
         for file in &table.current().files {
             writeln!(out, "{place}/{}", file.path)?;
         }
+        return Ok(());
+    }
+    if args.views {
+        let project = ProjectId(args.project);
+        let live = runtime.block_on(LiveTables::of(&tables?, project, &clock))?;
+        write!(out, "{}", views::sql(project, &live, clock.now())?)?;
         return Ok(());
     }
     let parts = Parts::look(&data_dir, tables, &args.metadata, &runtime, &clock)?;

@@ -38,6 +38,7 @@ pub mod remote_config;
 pub mod resource_access;
 pub mod roles;
 pub mod scheduled_changes;
+pub mod schema;
 pub mod static_files;
 pub(crate) mod store;
 mod user_body;

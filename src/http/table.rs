@@ -25,7 +25,8 @@ use crate::routes::feature_flags::{
 use crate::routes::{
     activity, cohorts, documents, early_access_features, event_definitions, events, feature_flags,
     flag_settings, groups, ingestion_warnings, insights, organizations, personal_api_keys, persons,
-    projects, property_definitions, query, resource_access, roles, scheduled_changes, users,
+    projects, property_definitions, query, resource_access, roles, scheduled_changes, schema,
+    users,
 };
 pub use crate::table::endpoint::Endpoint;
 use crate::table::endpoint::op;
@@ -263,6 +264,9 @@ pub const TABLE: &[Endpoint] = &[
     op::<scheduled_changes::Delete>("DELETE", "P/scheduled_changes/:id/", "Delete a scheduled change; what is not made yet will not be"),
 
     op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
+
+    op::<schema::List>("GET", "P/schema/", "Every table of SQL and of files, and every column").analytics().or(&[INVALID]),
+    op::<schema::Files>("GET", "P/files/", "The live files of tables, and views over them for DuckDB; only for administrators").or(&[("413", "TooLarge")]),
 
     op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
     op::<query::fetch::Fetch>("GET", "P/query/", "SQL in the address in, rows out").named("query_sql").own_rendering().analytics().says("The rows, as a file").or(&[INVALID]),

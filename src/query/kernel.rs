@@ -10,6 +10,7 @@ pub(super) mod explain;
 pub mod files;
 pub(super) mod footers;
 pub mod interner;
+pub(super) mod lineage;
 pub(super) mod planners;
 pub(super) mod ranges;
 pub(super) mod rewritten;

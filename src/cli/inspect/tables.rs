@@ -14,7 +14,7 @@ use weir_storage::delta::{DeltaTable, TableSpec};
 use weir_storage::tables::Tables;
 
 /// Where the tables of a data directory are, for reading.
-pub(super) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
+pub(in crate::cli) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
     let mut config = environment::settings()?;
     config.storage.data_dir = data_dir.to_path_buf();
     Ok(tables::open(&config, TablesAccess::Read, clock, &Arc::new(Metrics::new())).await?)

@@ -8,7 +8,7 @@ use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Int64Array, RecordBatch, StringViewArray,
     TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
@@ -18,6 +18,7 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use tokio::sync::mpsc::Sender;
 
 use crate::kernel::error::QueryError;
+use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::definitions::EventDefinition;
@@ -41,16 +42,17 @@ pub fn definition_tables(
     project: ProjectId,
 ) -> Result<Vec<Named>, QueryError> {
     let mut tables: Vec<Named> = Vec::new();
-    for (name, kind) in [
-        ("event_definitions", Kind::Events),
-        ("property_definitions", Kind::Properties),
-        ("event_properties", Kind::Pairs),
-        ("ingestion_warnings", Kind::Warnings),
+    for (kind, table) in [
+        (Kind::Events, dictionary::EVENT_DEFINITIONS),
+        (Kind::Properties, dictionary::PROPERTY_DEFINITIONS),
+        (Kind::Pairs, dictionary::EVENT_PROPERTIES),
+        (Kind::Warnings, dictionary::INGESTION_WARNINGS),
     ] {
-        let schema = kind.schema();
+        let schema = table.sql_schema();
         let metadata = metadata.clone();
         let listing = Listing { kind, schema: Arc::clone(&schema), metadata, project };
-        tables.push((name, Arc::new(StreamingTable::try_new(schema, vec![Arc::new(listing)])?)));
+        let streamed = StreamingTable::try_new(schema, vec![Arc::new(listing)])?;
+        tables.push((table.name, Arc::new(streamed)));
     }
     Ok(tables)
 }
@@ -61,47 +63,6 @@ enum Kind {
     Properties,
     Pairs,
     Warnings,
-}
-
-impl Kind {
-    fn schema(self) -> SchemaRef {
-        let text = |name| Field::new(name, DataType::Utf8View, false);
-        let number = |name| Field::new(name, DataType::Int64, false);
-        let truth = |name| Field::new(name, DataType::Boolean, false);
-        let time = |name| {
-            let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-            Field::new(name, utc, false)
-        };
-        let optional = |field: Field| field.with_nullable(true);
-        Arc::new(Schema::new(match self {
-            Self::Events => vec![
-                text("id"),
-                text("name"),
-                time("created_at"),
-                optional(time("last_seen_at")),
-                text("tags"),
-                truth("post_to_slack"),
-            ],
-            Self::Properties => vec![
-                text("id"),
-                text("name"),
-                text("type"),
-                optional(number("group_type_index")),
-                truth("is_numerical"),
-                optional(text("property_type")),
-                text("tags"),
-            ],
-            Self::Pairs => vec![text("event"), text("property")],
-            Self::Warnings => vec![
-                text("type"),
-                Field::new("day", DataType::Date32, false),
-                number("count"),
-                time("first_seen_at"),
-                time("last_seen_at"),
-                text("samples"),
-            ],
-        }))
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
@@ -27,6 +27,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{col, ident, lit};
 
 use crate::events::event_property::whole_text;
+use weir_event::dictionary;
 use weir_storage::exact::ExactColumns;
 
 /// The column with the session id.
@@ -314,9 +315,7 @@ impl SessionsTable {
 #[async_trait]
 impl TableProvider for SessionsTable {
     fn schema(&self) -> SchemaRef {
-        let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
-        let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
-        Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
+        dictionary::SESSIONS.sql_schema()
     }
 
     fn table_type(&self) -> TableType {

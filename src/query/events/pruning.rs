@@ -29,7 +29,7 @@ pub(crate) fn prune(
     filters: &[Arc<dyn PhysicalExpr>],
     schema: &SchemaRef,
 ) -> Vec<Arc<DataFile>> {
-    let own = files.iter().filter(|file| may_have_project(file, project));
+    let own = files.iter().filter(|file| file.stats.may_have(PROJECT, project.0));
     let own: Vec<Arc<DataFile>> = own.cloned().collect();
     let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
     let conditions = filters.iter().flat_map(split_conjunction).filter(|own| !has_case(own));
@@ -43,14 +43,6 @@ pub(crate) fn prune(
 /// it does not support: with nested ones, the printed text doubles at each level.
 fn has_case(condition: &Arc<dyn PhysicalExpr>) -> bool {
     condition.exists(|part| Ok(part.is::<CaseExpr>())).unwrap_or(true)
-}
-
-fn may_have_project(file: &DataFile, project: ProjectId) -> bool {
-    file.stats.columns.get(PROJECT).is_none_or(|stats| {
-        let is_above = matches!(&stats.min, Some(Value::Int(min)) if *min > project.0);
-        let is_below = matches!(&stats.max, Some(Value::Int(max)) if *max < project.0);
-        !is_above && !is_below
-    })
 }
 
 /// The bounds of files; each file is a container of [`PruningStatistics`].

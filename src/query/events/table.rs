@@ -33,6 +33,7 @@ use crate::events::scoped::{PROJECT, Scope, ScopedExec};
 use crate::events::{deleted, pruning, row_filter, scoped};
 use crate::kernel::footers::KeptFooters;
 use crate::persons::person_numbers::PersonNumbers;
+use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::deletions::Deletions;
@@ -80,7 +81,8 @@ pub(crate) fn event_tables(
     overrides: Arc<Overrides>,
     deletions: Arc<Deletions>,
 ) -> Result<EventTables> {
-    let stored = Arc::clone(&store.table().spec().schema);
+    // Without descriptions, which no plan needs: fields that differ in them would be cast.
+    let stored = dictionary::plain(&store.table().spec().schema);
     // Without splits the person alone suffices, and distinct ids need not be read.
     let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
     let stored_with: Vec<Expr> = iter::once(ident("person_id")).chain(distinct_id).collect();

@@ -26,6 +26,7 @@ use crate::kernel::admission::{Permit, Work};
 use crate::kernel::apart::spawned;
 use crate::kernel::engine::{Engine, Shared};
 use crate::kernel::error::QueryError;
+use crate::kernel::lineage;
 use crate::kernel::planners::broken_down;
 use crate::kernel::sparing::sparing;
 use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
@@ -108,8 +109,10 @@ impl Engine {
         planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
     ) -> Result<Answer, QueryError> {
         let planned = self.prepared(project, planning).await?;
+        let schema =
+            lineage::described(planned.query.logical_plan(), planned.query.schema().inner());
         let answer = self.begin_with(planned.query, Some(planned.permit), ROWS_QUEUE);
-        Ok(Answer { is_of_query: true, ..answer })
+        Ok(Answer { schema, is_of_query: true, ..answer })
     }
 
     /// Starts to run `query` in the slot of `permit`; without a permit, in a slot that the caller holds.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, Int64Builder, RecordBatch, StringViewBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
@@ -19,6 +19,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::persons::person_scan::PersonsProvider;
 use crate::persons::person_table::PersonTable;
+use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Group;
@@ -47,11 +48,10 @@ pub(crate) fn person_tables(
 ) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
     let persons = PersonsProvider::new(Arc::clone(view), project, table);
     let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
-    let others = [
-        ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
-        ("groups", Part::Groups, groups_schema()),
-    ];
-    for (name, part, schema) in others {
+    let others =
+        [(Part::DistinctIds, dictionary::PERSON_DISTINCT_IDS), (Part::Groups, dictionary::GROUPS)];
+    for (part, table) in others {
+        let (name, schema) = (table.name, table.sql_schema());
         let scan = Scan { part, schema: Arc::clone(&schema), view: Arc::clone(view), project };
         if let Ok(table) = StreamingTable::try_new(schema, vec![Arc::new(scan)]) {
             tables.push((name, Arc::new(table)));
@@ -82,36 +82,7 @@ pub fn rows_of_persons(
 /// The columns of `persons`. As in HogQL `id` is the uuid, which events and distinct ids have as `person_id`; `uuid` is the
 /// same, and `number` the integer that lists of persons call `id`.
 pub(crate) fn persons_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![
-        text("id"),
-        text("uuid"),
-        created_at(),
-        Field::new("is_identified", DataType::Boolean, false),
-        text("properties"),
-        number("number"),
-    ]))
-}
-
-fn distinct_ids_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![text("distinct_id"), text("person_id")]))
-}
-
-fn groups_schema() -> SchemaRef {
-    let columns = vec![number("group_type_index"), text("key"), created_at(), text("properties")];
-    Arc::new(Schema::new(columns))
-}
-
-fn text(name: &str) -> Field {
-    Field::new(name, DataType::Utf8View, false)
-}
-
-fn number(name: &str) -> Field {
-    Field::new(name, DataType::Int64, false)
-}
-
-fn created_at() -> Field {
-    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-    Field::new("created_at", time, false)
+    dictionary::PERSONS.sql_schema()
 }
 
 /// What a scan reads.

@@ -12,6 +12,9 @@ use crate::delta::version::TableSpec;
 /// Characters that Delta forbids in column names without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";
 
+/// The key of a description in the metadata of an Arrow field.
+const DESCRIPTION: &str = "description";
+
 /// All columns of a new table: those of the spec, then the partition column.
 pub(super) fn of_spec(spec: &TableSpec) -> Result<StructType, TableError> {
     let mut fields = Vec::new();
@@ -71,8 +74,13 @@ fn delta_field(field: &Field) -> Result<StructField, String> {
     if let Some(bad) = field.name().chars().find(|c| FORBIDDEN_IN_NAMES.contains(*c)) {
         return Err(format!("the name contains {bad:?}"));
     }
-    // Without the Arrow metadata of the field, which does not describe the table.
-    Ok(StructField::new(field.name(), delta_type(field.data_type())?, field.is_nullable()))
+    let column =
+        StructField::new(field.name(), delta_type(field.data_type())?, field.is_nullable());
+    // Of the Arrow metadata of the field, only this describes the table.
+    Ok(match field.metadata().get(DESCRIPTION) {
+        Some(description) => column.with_comment(description),
+        None => column,
+    })
 }
 
 fn delta_type(arrow: &ArrowType) -> Result<DataType, String> {

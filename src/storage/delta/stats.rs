@@ -24,6 +24,17 @@ pub struct FileStats {
     pub columns: BTreeMap<String, ColumnStats>,
 }
 
+impl FileStats {
+    /// Whether a column of integers may have a value, by its bounds.
+    pub fn may_have(&self, column: &str, value: i64) -> bool {
+        self.columns.get(column).is_none_or(|stats| {
+            let is_above = matches!(&stats.min, Some(Value::Int(min)) if *min > value);
+            let is_below = matches!(&stats.max, Some(Value::Int(max)) if *max < value);
+            !is_above && !is_below
+        })
+    }
+}
+
 /// Bounds of one column in one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStats {

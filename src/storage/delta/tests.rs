@@ -6,7 +6,7 @@ mod crash;
 mod damage;
 mod others;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use arrow::array::{
@@ -455,10 +455,27 @@ async fn columns_can_join_later() {
     assert!(wide.current().schema.field_with_name("month").is_err());
     assert_eq!(read_ids(&store, &wide.current()).await, [1]);
 
+    // A description of a column becomes its comment, and its absence removes none.
+    let described = HashMap::from([("description".to_owned(), "words".to_owned())]);
+    let field = Field::new("p_os", DataType::Utf8, true).with_metadata(described);
+    let wider = with(field).await.expect("a wider table");
+    assert_eq!(wider.current().version, 3);
+    let comments = |version: u64| {
+        let path = Path::from(format!("_delta_log/{version:020}.json"));
+        let store = Arc::clone(&store);
+        async move {
+            let commit = store.get(&path).await.expect("a commit").bytes().await.expect("its text");
+            String::from_utf8_lossy(&commit).matches(r#"{\"comment\":\"words\"}"#).count()
+        }
+    };
+    assert_eq!(comments(3).await, 1);
+    let widest = with(Field::new("p_lib", DataType::Utf8, true)).await.expect("a wider table");
+    assert_eq!((widest.current().version, comments(4).await), (4, 1));
+
     // The older program continues beside it, and does not remove the column.
     table.commit(append(vec![written(&store, "b", &[2]).await], None)).await.expect("a commit");
     let again = open(&store, &clock).await.expect("the older program");
-    assert_eq!(again.current().version, 3);
+    assert_eq!(again.current().version, 5);
     assert!(again.current().schema.field_with_name("p_browser").is_ok());
 
     for (field, why) in [

@@ -166,6 +166,12 @@ impl StructField {
         Self { name, data_type, nullable, metadata: BTreeMap::new() }
     }
 
+    /// The same with a comment, which engines show with the column.
+    pub(super) fn with_comment(mut self, comment: &str) -> Self {
+        self.metadata.insert("comment".to_owned(), Json::String(comment.to_owned()));
+        self
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

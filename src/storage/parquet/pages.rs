@@ -74,7 +74,9 @@ impl PagedFile {
     ) -> Result<Self, ParquetError> {
         let path = Path::from(file.path.as_str());
         let chunks = Chunks { store, path, len: file.size_bytes };
-        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
+        let options = ArrowReaderOptions::new()
+            .with_offset_index_policy(PageIndexPolicy::Optional)
+            .with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&chunks, options.clone())?;
         // Text as views into the pages, without copying.
         let viewed = viewed(metadata.schema(), schema);

@@ -12,6 +12,7 @@ use crate::state::saved_sql::{CHARTS, Chart, SavedSql};
 use crate::state::sql::OF_SQL;
 use crate::{assets, parts};
 use weir_api::query::Rows;
+use weir_api::schema::{Column, Schema};
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
@@ -107,42 +108,52 @@ pub fn form(
     }
 }
 
-/// The distinct names in some columns of rows.
-pub fn names(rows: &Rows, columns: &[usize]) -> Vec<String> {
-    let name = |row: &[Value], at: usize| row.get(at).and_then(Value::as_str).map(str::to_owned);
-    let rows = rows.results.iter();
-    let mut names: Vec<String> =
-        rows.flat_map(|row| columns.iter().filter_map(move |at| name(row, *at))).collect();
+/// The distinct texts in the first column of rows.
+pub fn names(rows: &Rows) -> Vec<String> {
+    let first = |row: &Vec<Value>| row.first().and_then(Value::as_str).map(str::to_owned);
+    sorted(rows.results.iter().filter_map(first).collect())
+}
+
+/// The names of tables and columns that SQL has.
+pub fn words(schema: &Schema) -> Vec<String> {
+    let columns = schema.tables.iter().flat_map(|table| &table.columns);
+    let columns = columns.filter(|column| column.in_sql).map(|column| column.name.clone());
+    sorted(schema.tables.iter().map(|table| table.name.clone()).chain(columns).collect())
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     names
 }
 
-/// Tables with their columns: rows of table, column and type.
-pub fn tables(rows: &Rows) -> Markup {
-    let cell = |row: &[Value], at: usize| {
-        row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let mut tables: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    for row in &rows.results {
-        let (table, column) = (cell(row, 0), (cell(row, 1), cell(row, 2)));
-        match tables.last_mut() {
-            Some((name, columns)) if *name == table => columns.push(column),
-            _ => tables.push((table, vec![column])),
-        }
-    }
+/// The tables of SQL with their columns.
+pub fn tables(schema: &Schema) -> Markup {
     html! {
         aside class="card" aria-label="Tables" {
             h2 { "Tables" }
-            @for (name, columns) in &tables {
+            @for table in &schema.tables {
                 details {
-                    summary { code { (name) } }
+                    summary { code { (table.name) } }
+                    p class="quiet" { (table.description) }
                     ul class="plain" {
-                        @for (column, of) in columns { li { code { (column) } " " span class="quiet" { (of) } } }
+                        @for column in table.columns.iter().filter(|column| column.in_sql) { li { (shown(column)) } }
                     }
                 }
             }
             p class="quiet" { br; "A property is " code { "properties.plan" } ", or " code { "properties['$browser']" } "." }
+        }
+    }
+}
+
+fn shown(column: &Column) -> Markup {
+    let example = Some(&column.example).filter(|example| !example.is_empty());
+    let title = example.map(|example| format!("For example {example}"));
+    html! {
+        code title=[title] { (column.name) } " "
+        span class="quiet" {
+            (column.r#type) ": " (column.description)
+            @if let Some(unit) = &column.unit { " (" (unit) ")" }
         }
     }
 }

@@ -2,21 +2,19 @@
 
 use maud::{Markup, html};
 
+use crate::operation::output::Long;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::load::{saved_of, suggestions};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use weir_api::query::Rows;
+use crate::routes::schema;
+use weir_api::schema::Schema;
 use weir_metadata::documents::Kind;
 use weir_web::insight::saved::{Saved, sql_form};
 use weir_web::pages::sql as shown;
 use weir_web::pages::sql::Words;
 use weir_web::state::saved_sql;
 use weir_web::state::saved_sql::SavedSql;
-
-/// Query for the tables and columns that the page lists.
-const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
-                      WHERE table_schema <> 'information_schema' ORDER BY table_name, ordinal_position LIMIT 500";
 
 /// Query for the functions that the editor completes.
 const FUNCTIONS: &str = "SELECT DISTINCT routine_name FROM information_schema.routines ORDER BY routine_name LIMIT 1000";
@@ -32,7 +30,7 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
     let is_explained = !visit.parameter("explain").is_empty();
     let (asked, typed) = (asking.clone(), sql.clone());
     let page = Page::new("SQL", html! {}).then(async move {
-        let tables = asked.sql(TABLES).await.ok();
+        let tables = asked.perform(schema::List::default()).await.ok().map(|Long(tables)| tables);
         let words = words(&asked, tables.as_ref()).await;
         let saved = saved(&asked).await;
         Ok(html! {
@@ -82,10 +80,10 @@ async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
 }
 
 /// The words that the editor completes; those that the key may not read are left out.
-async fn words(asking: &Asking, tables: Option<&Rows>) -> Words {
+async fn words(asking: &Asking, tables: Option<&Schema>) -> Words {
     let functions = asking.sql(FUNCTIONS).await.unwrap_or_default();
-    let mut all = tables.map(|tables| shown::names(tables, &[0, 1])).unwrap_or_default();
-    all.extend(shown::names(&functions, &[0]));
+    let mut all = tables.map(shown::words).unwrap_or_default();
+    all.extend(shown::names(&functions));
     let known = suggestions(&asking.app, &asking.asker).await.unwrap_or_default();
     Words { all, properties: known.properties, events: known.events }
 }

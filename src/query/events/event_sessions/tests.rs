@@ -11,7 +11,8 @@ use datafusion::prelude::SessionContext;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{PROPERTIES, SessionsTable, host, in_order, path};
+use super::{PROPERTIES, SESSION_ID, SessionsTable, data_type, host, in_order, path};
+use weir_event::dictionary::{Kind, SESSIONS};
 use weir_event::schema::events_schema;
 use weir_storage::exact::ExactColumns;
 
@@ -238,4 +239,20 @@ fn parts_of_addresses() {
 fn stamps_sort_like_times() {
     let times = [i64::MIN, -5, -1, 0, 1, 5, 1 << 52, i64::MAX];
     assert!(times.map(in_order).is_sorted());
+}
+
+/// Goal: the dictionary has the columns of the plan, with the types of session properties.
+#[test]
+fn sessions_have_the_columns_of_the_dictionary() {
+    let ids = [SESSION_ID, "distinct_id", "person_id"].map(|name| (name, Kind::Text.arrow()));
+    let properties = PROPERTIES.iter().map(|(name, kind)| (*name, data_type(*kind)));
+    let expected: Vec<_> = ids.into_iter().chain(properties).collect();
+    let schema = SESSIONS.sql_schema();
+    let found = schema.fields().iter().map(|own| (own.name().as_str(), own.data_type().clone()));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let table = SessionsTable { events: events(&[]), exact: ExactColumns::default() };
+    let plan = table.plan().unwrap();
+    for (own, planned) in schema.fields().iter().zip(plan.schema().fields()) {
+        assert_eq!((own.name(), own.data_type()), (planned.name(), planned.data_type()));
+    }
 }

@@ -1,9 +1,8 @@
 //! The columns of the persons table, and how its files are laid out.
 
-use std::sync::Arc;
+use arrow::datatypes::SchemaRef;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-
+use weir_event::dictionary;
 use weir_storage::delta::TableSpec;
 use weir_storage::parquet::Layout;
 
@@ -11,22 +10,13 @@ use weir_storage::parquet::Layout;
 /// added at the end and nullable. `distinct_ids` is a JSON array and `properties` a JSON object, both as
 /// text, which every Parquet reader supports.
 pub(super) fn persons_schema() -> SchemaRef {
-    let field = |name, data_type| Field::new(name, data_type, false);
-    Arc::new(Schema::new(vec![
-        field("project_id", DataType::Int64),
-        field("id", DataType::Int64),
-        field("uuid", DataType::Utf8View),
-        field("distinct_ids", DataType::Utf8View),
-        field("properties", DataType::Utf8View),
-        field("created_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
-        field("is_identified", DataType::Boolean),
-        field("version", DataType::Int64),
-    ]))
+    dictionary::PERSONS.files_schema()
 }
 
 /// The specification of the persons table.
 pub fn spec() -> TableSpec {
-    TableSpec { name: "persons", schema: persons_schema(), partition_column: None }
+    let schema = dictionary::described(&dictionary::PERSONS, &persons_schema());
+    TableSpec { name: dictionary::PERSONS.name, schema, partition_column: None }
 }
 
 /// The layout of the files, by positions in [`persons_schema`]. Rows are sorted by project id, and within a

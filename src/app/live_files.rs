@@ -1,0 +1,94 @@
+//! The live files of the Delta tables that may have rows of a project, for readers without the server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::OpenError;
+use weir_base::clock::Clock;
+use weir_event::dictionary::{TABLES, Table};
+use weir_event::id::ProjectId;
+use weir_event::schema::PARTITION_COLUMN;
+use weir_storage::delta::{DataFile, TableSpec};
+use weir_storage::tables::Tables;
+
+/// The column of the project in all tables.
+const PROJECT: &str = "project_id";
+
+/// The files of one table.
+#[derive(Clone, Debug, Default)]
+pub struct LiveFiles {
+    /// Version of the table; `None` if there is no table yet.
+    pub version: Option<u64>,
+    /// The directory or the prefix in a bucket that has them.
+    pub place: String,
+    /// The files, by path.
+    pub files: Vec<LiveFile>,
+    /// Names of the columns that the table has beside those of this program.
+    pub more_columns: Vec<String>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveFile {
+    /// Path, or address of the object.
+    pub path: String,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Rows, of all projects.
+    pub rows: u64,
+}
+
+/// The files of all tables that have some.
+#[derive(Clone, Debug, Default)]
+pub struct LiveTables {
+    /// The tables, in the order of the dictionary.
+    pub tables: Vec<(&'static Table, LiveFiles)>,
+}
+
+impl LiveTables {
+    /// The newest version of each table, read from its log.
+    ///
+    /// # Errors
+    ///
+    /// A table cannot be opened.
+    pub async fn of(tables: &Tables, project: ProjectId, clock: &Clock) -> Result<Self, OpenError> {
+        let mut live = Self::default();
+        for table in TABLES.iter().filter(|table| table.has_files) {
+            live.tables.push((table, files_of(table, tables, project, clock).await?));
+        }
+        Ok(live)
+    }
+
+    /// The files of a table.
+    pub fn of_table(&self, table: &Table) -> Option<&LiveFiles> {
+        self.tables.iter().find(|(own, _)| own.name == table.name).map(|(_, files)| files)
+    }
+}
+
+async fn files_of(
+    table: &Table,
+    tables: &Tables,
+    project: ProjectId,
+    clock: &Clock,
+) -> Result<LiveFiles, OpenError> {
+    let (name, schema) = (table.name, table.files_schema());
+    let is_partitioned = table.files_columns().any(|column| column.name == PARTITION_COLUMN);
+    let partition_column = is_partitioned.then_some(PARTITION_COLUMN);
+    let spec = TableSpec { name, schema: Arc::clone(&schema), partition_column };
+    let place = tables.name(name);
+    let files = tables.reading(name).map_err(OpenError::io(Path::new(&place)))?;
+    let Some(table) = files.open_existing(spec, clock.clone()).await? else {
+        return Ok(LiveFiles { place, ..LiveFiles::default() });
+    };
+    let version = table.current();
+    let may_have = version.files.iter().filter(|file| file.stats.may_have(PROJECT, project.0));
+    let file = |file: &Arc<DataFile>| LiveFile {
+        path: format!("{place}/{}", file.path),
+        bytes: file.size_bytes,
+        rows: file.rows,
+    };
+    let files = may_have.map(file).collect();
+    let more = version.schema.fields().iter().map(|field| field.name().clone());
+    let more_columns = more.filter(|name| schema.field_with_name(name).is_err()).collect();
+    Ok(LiveFiles { version: Some(version.version), place, files, more_columns })
+}

@@ -1,0 +1,187 @@
+//! `weir schema`: the data dictionary, of all tables or of one.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::cli::inspect::tables::tables_of;
+use weir_app::live_files::LiveTables;
+use weir_base::clock::Clock;
+use weir_event::dictionary;
+use weir_event::dictionary::{Column, EVENTS, Place, TABLES, Table};
+use weir_event::id::ProjectId;
+
+/// Options of `weir schema`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SchemaArgs {
+    /// The table whose columns are printed; without it, the tables (with --format json or markdown: all columns)
+    pub table: Option<String>,
+    /// Data directory, for the properties that it promotes to columns; if there is none, the columns that every
+    /// directory has are printed
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
+    pub data_dir: PathBuf,
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = SchemaFormat::Table)]
+    pub format: SchemaFormat,
+}
+
+/// Format of a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaFormat {
+    /// Aligned columns for a terminal.
+    Table,
+    /// The JSON of `GET /api/projects/:project/schema/`.
+    Json,
+    /// A section with a table for each table.
+    Markdown,
+}
+
+/// Prints the dictionary.
+///
+/// # Errors
+///
+/// The error message for the user.
+pub fn run(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<()> {
+    let found = |name: &str| {
+        let names = TABLES.map(|table| table.name).join(", ");
+        dictionary::table(name)
+            .with_context(|| format!("there is no table {name:?}; there are {names}"))
+    };
+    let table = args.table.as_deref().map(found).transpose()?;
+    let more = more_columns(args, clock)?;
+    let tables: Vec<&Table> = match table {
+        Some(table) => vec![table],
+        None => TABLES.iter().collect(),
+    };
+    let described = tables.into_iter().map(|table| (table, columns(table, &more)));
+    let described: Vec<(&Table, Vec<Column>)> = described.collect();
+    let mut out = std::io::stdout().lock();
+    let text = match (args.format, table, described.first()) {
+        (SchemaFormat::Table, Some(_), Some((_, columns))) => aligned(&column_rows(columns)),
+        (SchemaFormat::Table, ..) => aligned(&table_rows(&described)),
+        (SchemaFormat::Json, Some(_), Some(one)) => format!("{:#}\n", json_of(one)),
+        (SchemaFormat::Json, ..) => {
+            let tables: Vec<Value> = described.iter().map(json_of).collect();
+            format!("{:#}\n", json!({"tables": tables}))
+        }
+        (SchemaFormat::Markdown, ..) => {
+            let sections = described.iter().map(|(table, columns)| markdown(table, columns));
+            sections.collect::<Vec<_>>().join("\n")
+        }
+    };
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+/// The columns of a data directory that the dictionary does not list.
+fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<String>> {
+    if !args.data_dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let data_dir = std::path::absolute(&args.data_dir)?;
+    let runtime = Runtime::new()?;
+    let live = runtime.block_on(async {
+        let tables = tables_of(&data_dir, clock).await?;
+        Ok::<_, anyhow::Error>(LiveTables::of(&tables, ProjectId(1), clock).await?)
+    });
+    match live {
+        Ok(live) => {
+            Ok(live.of_table(&EVENTS).map(|files| files.more_columns.clone()).unwrap_or_default())
+        }
+        Err(error) => bail!("cannot read the columns of {}: {error:#}", data_dir.display()),
+    }
+}
+
+fn columns(table: &Table, more: &[String]) -> Vec<Column> {
+    let mut columns = table.columns();
+    if table.name == EVENTS.name {
+        columns.extend(more.iter().filter_map(|name| dictionary::of_property(name)));
+    }
+    columns
+}
+
+fn place(column: &Column) -> &'static str {
+    match column.place {
+        Place::Both => "SQL, files",
+        Place::Sql => "SQL",
+        Place::Files => "files",
+    }
+}
+
+fn kind(column: &Column) -> String {
+    let nullable = if column.is_nullable { ", nullable" } else { "" };
+    format!("{}{nullable}", column.kind.sql())
+}
+
+fn column_rows(columns: &[Column]) -> Vec<Vec<String>> {
+    let head = ["column", "type", "in", "since", "meaning", "example"].map(str::to_owned).to_vec();
+    let row = |own: &Column| {
+        let place = place(own).to_owned();
+        let (since, example) = (own.since.to_string(), own.example.to_string());
+        vec![own.name.to_string(), kind(own), place, since, own.description(), example]
+    };
+    std::iter::once(head).chain(columns.iter().map(row)).collect()
+}
+
+fn table_rows(tables: &[(&Table, Vec<Column>)]) -> Vec<Vec<String>> {
+    let head = ["table", "columns", "in", "meaning"].map(str::to_owned).to_vec();
+    let row = |(table, columns): &(&Table, Vec<Column>)| {
+        let place = if table.has_files { "SQL, files" } else { "SQL" };
+        let count = columns.len().to_string();
+        vec![table.name.to_owned(), count, place.to_owned(), table.meaning.to_owned()]
+    };
+    std::iter::once(head).chain(tables.iter().map(row)).collect()
+}
+
+/// Rows with their cells below each other.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |at: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(at))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn json_of((table, columns): &(&Table, Vec<Column>)) -> Value {
+    let column = |own: &Column| {
+        json!({
+            "name": own.name, "type": own.kind.sql(), "nullable": own.is_nullable,
+            "description": own.meaning, "unit": own.unit, "example": own.example, "since": own.since,
+            "in_sql": own.place != Place::Files, "in_files": own.place != Place::Sql,
+        })
+    };
+    json!({
+        "name": table.name, "description": table.meaning, "in_files": table.has_files,
+        "columns": columns.iter().map(column).collect::<Vec<_>>(),
+    })
+}
+
+/// A section about a table, as in the guide.
+pub(crate) fn markdown(table: &Table, columns: &[Column]) -> String {
+    let cell = |text: &str| text.replace('|', "\\|");
+    let code =
+        |text: &str| if text.is_empty() { String::new() } else { format!("`{}`", cell(text)) };
+    let rows = columns.iter().map(|own| {
+        let (name, meaning) = (code(&own.name), cell(&own.description()));
+        let (kind, place, example) = (kind(own), place(own), code(&own.example));
+        format!("| {name} | {kind} | {place} | {} | {meaning} | {example} |\n", own.since)
+    });
+    format!(
+        "## Columns of `{}`\n\n{}\n\n| column | type | in | since | meaning | example |\n|---|---|---|---|---|---|\n{}",
+        table.name,
+        table.meaning,
+        rows.collect::<String>()
+    )
+}

@@ -1,0 +1,53 @@
+//! Tests of the columns behind results.
+
+use std::sync::Arc;
+
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+
+use super::described;
+use weir_event::dictionary::{DESCRIPTION, EVENTS, PERSONS, Table};
+
+async fn descriptions(sql: &str) -> Vec<Option<String>> {
+    let context = SessionContext::new();
+    for table in [EVENTS, PERSONS] {
+        let rows = MemTable::try_new(Table::sql_schema(&table), vec![Vec::new()]).unwrap();
+        context.register_table(table.name, Arc::new(rows)).unwrap();
+    }
+    let plan = context.sql(sql).await.unwrap();
+    let schema = Arc::new(plan.schema().as_arrow().clone());
+    let described = described(plan.logical_plan(), &schema);
+    let text = |field: &Arc<arrow::datatypes::Field>| field.metadata().get(DESCRIPTION).cloned();
+    described.fields().iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn columns_are_followed_to_their_tables() {
+    let event = || EVENTS.sql_description("event");
+    let of_person = |name: &str| PERSONS.sql_description(name);
+    let time = || EVENTS.sql_description("timestamp");
+    for (sql, expected) in [
+        ("SELECT event, count(*) AS uuid FROM events GROUP BY event", vec![event(), None]),
+        ("SELECT upper(event) AS event, event AS name FROM events", vec![None, event()]),
+        (
+            "SELECT p.id, e.event, p.number FROM events e JOIN persons p ON e.person_id = p.id ORDER BY 2 LIMIT 3",
+            vec![of_person("id"), event(), of_person("number")],
+        ),
+        (
+            "SELECT n, t FROM (SELECT event AS n, timestamp AS t FROM events WHERE ip IS NULL) AS persons",
+            vec![event(), time()],
+        ),
+        ("SELECT event, row_number() OVER () AS event_2 FROM events", vec![event(), None]),
+        ("SELECT event FROM events UNION ALL SELECT uuid FROM persons", vec![event()]),
+        ("SELECT DISTINCT event FROM events", vec![event()]),
+        ("WITH c AS (SELECT event FROM events) SELECT * FROM c", vec![event()]),
+        ("SELECT cast(timestamp AS text) AS timestamp, 1 AS event FROM events", vec![None, None]),
+        (
+            "SELECT e.uuid FROM persons p RIGHT SEMI JOIN events e ON p.id = e.person_id",
+            vec![EVENTS.sql_description("uuid")],
+        ),
+        ("SELECT event AS id FROM (VALUES (1)) AS events(event)", vec![None]),
+    ] {
+        assert_eq!(descriptions(sql).await, expected, "{sql}");
+    }
+}
