@@ -21,6 +21,10 @@ pub(super) struct Envelope<'a> {
     pub(super) sent_at: Option<Value<'a>>,
     /// `historical_migration`: whether the sender imports past events.
     pub(super) is_historical: bool,
+    /// `import_only`: which effects the events have.
+    pub(super) effects: Effects,
+    /// Whether `import_only` has another value.
+    is_effects_wrong: bool,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
     /// Whether `batch` is present and not an array.
@@ -47,6 +51,9 @@ impl<'a> Envelope<'a> {
             })?,
             Value::Container { is_object: false, .. } => envelope.batch = Some(root),
             _ => return Err(PrepareError::NoObject),
+        }
+        if envelope.is_effects_wrong {
+            return Err(PrepareError::ImportOnly);
         }
         // A token of the envelope wins; otherwise those of the events must agree.
         if envelope.token.is_none() {
@@ -79,6 +86,9 @@ impl<'a> Envelope<'a> {
             ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
             ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
             ("historical_migration", given) => self.is_historical = given == Value::Boolean(true),
+            ("import_only", Value::String("events")) => self.effects = Effects::Rows,
+            ("import_only", Value::String("persons")) => self.effects = Effects::Persons,
+            ("import_only", given) => self.is_effects_wrong = given != Value::Null,
             _ => {}
         }
         value.skip();
@@ -111,6 +121,20 @@ impl<'a> Envelope<'a> {
             None => event(&mut root),
         }
     }
+}
+
+/// Which effects the events of a body have. A copy of another project sends its events and its persons apart: the
+/// persons are as they became by all of their events and by operators, and events that arrive late must not set old
+/// values on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Effects {
+    /// They are stored, and change persons and groups.
+    #[default]
+    All,
+    /// They are stored as they were sent, and change no person and no group.
+    Rows,
+    /// They change persons and groups, and are not stored.
+    Persons,
 }
 
 /// The token of one event: at its top, or `token` in its properties, where posthog-js puts it.

@@ -324,9 +324,10 @@ impl Pipeline {
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
+        let is_empty = accepted == 0 && ready.prepared.ops.is_empty();
         let drops = std::mem::take(&mut ready.prepared.drops);
         let outcomes = std::mem::take(&mut ready.prepared.outcomes);
-        if accepted == 0 {
+        if is_empty {
             return Ok(Receipt { sequence: None, accepted, drops, outcomes });
         }
         let sequence = self.log(ready, permit).await?;

@@ -27,7 +27,7 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::capture::{Fields, Inner, Meaning, Raw};
+use crate::capture::{Effects, Fields, Inner, Meaning, Raw};
 use crate::definitions::collect::{Collector, bit, slots};
 use crate::drops::{Drop, Drops};
 use crate::normalize::addresses::{Address, Addresses};
@@ -87,6 +87,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             mismatched: 0,
             has_groups: false,
             is_historical,
+            effects: Effects::All,
             members: Vec::new(),
             auto_sets: Lifts::default(),
             injected: Vec::new(),
@@ -121,6 +122,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         let fields = self.read(cursor)?;
         let size = cursor.end().saturating_sub(usize::try_from(start).unwrap_or(0));
         match self.accept(*cursor, &fields, size)? {
+            None if self.effects == Effects::Persons => {
+                self.columns.abandon_row();
+                self.keys_of_events.pop();
+            }
             None => self.columns.finish_row(),
             Some(reason) => {
                 self.columns.abandon_row();
@@ -317,7 +322,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
         self.warn_of_mismatches(fields, &event);
         self.take(cursor, fields, event)?;
-        self.definitions.commit(name.name);
+        match self.effects {
+            Effects::All | Effects::Rows => self.definitions.commit(name.name),
+            Effects::Persons => self.definitions.abandon(),
+        }
         Ok(None)
     }
 
@@ -335,6 +343,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.definitions.called(flag, event.timestamp);
         }
         if event.name != "$snapshot"
+            && self.effects == Effects::All
             && let Some((os, place)) = self.auto_sets.missing_os(fields.inner.is_server)
         {
             if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
@@ -343,7 +352,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.define_added("$os", os.value());
             event.os = Some(place);
         }
-        if event.says_nothing() || event.name == "$snapshot" {
+        if event.says_nothing() || event.name == "$snapshot" || self.effects == Effects::Rows {
             self.auto_sets.clear();
         } else {
             self.auto_sets.settle(self.keys, fields);

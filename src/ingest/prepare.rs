@@ -219,6 +219,7 @@ impl Preparer {
         let project = project(token).ok_or_else(unknown)?;
         let (sent_at, is_historical) = (envelope.sent_at, envelope.is_historical);
         let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, is_historical);
+        batch.effects = envelope.effects;
         batch.reserve(events_max, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())

@@ -7,7 +7,7 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::capture::Meaning;
+use crate::capture::{Effects, Meaning};
 use crate::definitions::collect::{Collector, Slots};
 use crate::drops::Drops;
 use crate::normalize::addresses::{Address, Addresses};
@@ -48,6 +48,7 @@ pub(crate) struct Batch<'a, 'r> {
     pub(super) mismatched: Slots,
     pub(super) has_groups: bool,
     pub(super) is_historical: bool,
+    pub(crate) effects: Effects,
     /// Properties of the current event that have a meaning, in the order of the body.
     pub(super) members: Vec<Member>,
     /// The properties among them that are auto-set on the person.

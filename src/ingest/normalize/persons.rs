@@ -1,6 +1,6 @@
 //! Effects of an event on its person: which op it becomes.
 
-use crate::capture::{Fields, Raw};
+use crate::capture::{Effects, Fields, Raw};
 use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED, Person};
 use crate::normalize::names::DistinctId;
 use crate::normalize::properties::{names, object};
@@ -34,8 +34,13 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         event: &Accepted<'a, '_>,
     ) {
-        let is_group = event.name == "$groupidentify" && !event.personless;
+        let is_group =
+            event.name == "$groupidentify" && !event.personless && self.effects != Effects::Rows;
         let group = if is_group { self.group_update(cursor, fields, event) } else { None };
+        if is_group && self.effects == Effects::Persons {
+            // The sender of the group's properties is no person of its own.
+            return self.ops.extend(group.map(|kind| op(event, kind)));
+        }
         let kind = self.op_kind(cursor, fields, event);
         if matches!(kind, OpKind::Merge { .. }) {
             self.forget_news();
@@ -76,7 +81,7 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         event: &Accepted<'a, '_>,
     ) -> OpKind {
-        if event.personless {
+        if event.personless || self.effects == Effects::Rows {
             return OpKind::Personless;
         }
         let update = if event.says_nothing() { None } else { self.update(fields, cursor, event) };

@@ -18,6 +18,9 @@ pub enum PrepareError {
     /// Its `batch` is not an array.
     #[error("batch is not an array of events")]
     BatchNotArray,
+    /// Its `import_only` is neither of the two values.
+    #[error("import_only is \"events\" or \"persons\"")]
+    ImportOnly,
     /// It is an empty array or batch.
     #[error("the request holds no event")]
     NoEvents,
@@ -57,6 +60,7 @@ impl PrepareError {
             Self::Malformed(_)
             | Self::NoObject
             | Self::BatchNotArray
+            | Self::ImportOnly
             | Self::NoEvents
             | Self::InconsistentTokens
             | Self::Batch(_) => Kind::Invalid,

@@ -1,0 +1,61 @@
+//! Copies of other projects: events without effects on persons, and effects on persons without events.
+
+use super::people::ops;
+use super::*;
+
+fn only(only: &str, events: &str) -> Prepared {
+    let body = format!(
+        r#"{{"api_key":"phc_a","historical_migration":true,"import_only":{only},"batch":[{events}]}}"#
+    );
+    let received = Received { client_ip: Some("203.0.113.9".parse().unwrap()), ..received() };
+    prepare_with(body, &received).unwrap()
+}
+
+const EVENTS: &str = r#"
+    {"event":"$identify","distinct_id":"u","timestamp":"2026-01-02T03:04:05.000006Z",
+     "properties":{"$anon_distinct_id":"a","$browser":"Firefox","$os_name":"Linux","$set":{"plan":"pro"}}},
+    {"event":"$groupidentify","distinct_id":"g","properties":{"$group_type":"company","$group_key":"acme","$group_set":{"size":3}}},
+    {"event":"bought","distinct_id":"u","properties":{"$ip":"198.51.100.7","$groups":{"company":"acme"}}}"#;
+
+#[test]
+fn events_alone_are_stored_as_they_are_and_touch_nobody() {
+    let prepared = only("\"events\"", EVENTS);
+    assert_eq!(prepared.rows, 3);
+    assert_eq!(ops(&prepared), ["u: personless", "g: personless"]);
+    let stored: Json =
+        serde_json::from_str(cell(&prepared, 0, "properties").as_str().unwrap()).unwrap();
+    assert_eq!(
+        stored,
+        json!({"$anon_distinct_id": "a", "$browser": "Firefox", "$os_name": "Linux", "$set": {"plan": "pro"}})
+    );
+    assert_eq!(cell(&prepared, 0, "ip"), Json::Null);
+    assert_eq!(cell(&prepared, 2, "ip"), "198.51.100.7");
+    assert_eq!(cell(&prepared, 2, "group_0"), "acme");
+}
+
+#[test]
+fn persons_alone_change_and_leave_no_event() {
+    let prepared = only("\"persons\"", EVENTS);
+    assert_eq!((prepared.rows, prepared.keys.len()), (0, 0));
+    assert_eq!(prepared.observed.event_names().count(), 0);
+    let ops = ops(&prepared);
+    assert_eq!(ops.len(), 4, "{ops:?}");
+    assert_eq!(ops[0], "u: types [\"company\", \"project\"]".replace("u: ", ": "));
+    assert_eq!(ops[1], "u: merge a");
+    assert_eq!(ops[2], "g: group company acme {\"size\":3}");
+    assert_eq!(ops[3], "u: touch");
+    assert_eq!(prepared.ops[1].timestamp, UnixMicros(1_767_323_045_000_006));
+}
+
+#[test]
+fn other_values_are_refused() {
+    for value in ["\"event\"", "true", "7", "{}"] {
+        let body = format!(
+            r#"{{"api_key":"phc_a","import_only":{value},"batch":[{{"event":"e","distinct_id":"u"}}]}}"#
+        );
+        let error = prepare_with(body, &received()).unwrap_err();
+        assert_eq!(error, PrepareError::ImportOnly, "{value}");
+    }
+    assert_eq!(only("null", EVENTS).rows, 3);
+    assert_eq!(ops(&only("null", EVENTS)).len(), 5);
+}
