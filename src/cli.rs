@@ -17,6 +17,7 @@ pub mod query;
 mod runtime;
 pub mod serve;
 mod server;
+pub mod transfer;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ enum Command {
     Flush(flush::FlushArgs),
     /// Send synthetic events to a server and report throughput, latency and CPU time
     Load(load::LoadArgs),
+    /// Copy a project of a running PostHog or Weir into a project of Weir
+    Transfer(Box<transfer::TransferArgs>),
     /// Show the contents of a data directory, or check it for damage
     Inspect(inspect::InspectArgs),
     /// Create, list and revoke personal API keys
@@ -110,6 +113,7 @@ pub fn run(
         Command::Query(args) => query::run(args, clock),
         Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
+        Command::Transfer(args) => small_runtime()?.block_on(transfer::run(*args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),

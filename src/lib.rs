@@ -15,6 +15,7 @@
 //!  read path     query                     DataFusion over one snapshot; no layer below depends on DataFusion
 //!  write path    ingest                    from a body to the 200; independent of the read path, and vice versa
 //!  flags         evaluation                loads from the stores what a flag request needs
+//!  commands      transfer                  copies a project of another server over its API
 //!  between       progress                  position of the write path, for readers to wait (read-your-writes)
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          flag evaluation; persons and their distinct ids
@@ -314,6 +315,9 @@
 //!   `.clippy.toml`
 //! - The server is ready when it accepts events, and only then.
 //!   `tests/server/limits.rs`
+//! - A copied project equals its source, object by object and event by event, whatever interrupts the copy, and a second
+//!   copy changes nothing.
+//!   `tests/server/transfer.rs`
 //! - The guide is true: its settings, columns and functions are those of the code, and every command in it runs.
 //!   `cli/help/tests.rs`, `guide.rs`, `query/functions/tests.rs`, `tests/server/guide.rs`
 //!
