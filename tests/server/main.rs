@@ -117,6 +117,7 @@ mod stickiness;
 mod support;
 mod table_damage;
 mod time_zones;
+mod transfer;
 mod trends;
 mod unknown_fields;
 mod validations;

@@ -1,0 +1,213 @@
+//! `weir transfer`: a project with a bit of everything is copied from one Weir to another whose ids are others, and compared
+//! object by object; and a PostHog whose answers were written from its documentation, and sources that misbehave.
+
+mod everything;
+mod sources;
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{KEY, TestServer, binary};
+use everything::{compared, fill, shift_ids};
+use sources::Source;
+
+/// A copy, with the directory of its state.
+struct Copy {
+    directory: TempDir,
+    from: String,
+    to: String,
+}
+
+impl Copy {
+    fn new(from: &str, to: &TestServer) -> Self {
+        Self { directory: TempDir::new().unwrap(), from: from.to_owned(), to: to.url() }
+    }
+
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.arg("transfer").current_dir(self.directory.path());
+        command.args(["--from-url", &self.from, "--url", &self.to]);
+        command.env("WEIR_SOURCE_KEY", SECRET).env("WEIR_PERSONAL_API_KEY", KEY).args(more);
+        command
+    }
+
+    fn run(&self, more: &[&str]) -> (bool, String, String) {
+        let output = self.command(more).output().expect("weir transfer");
+        let told = told(&output);
+        assert!(!format!("{}{}", told.1, told.2).contains(SECRET), "the key is shown: {told:?}");
+        told
+    }
+
+    /// The same, of a copy that has to succeed.
+    fn done(&self, more: &[&str]) -> String {
+        let (is_done, stdout, stderr) = self.run(more);
+        assert!(is_done, "{stderr}\n{stdout}");
+        stdout
+    }
+
+    fn forget(&self) {
+        std::fs::remove_file(self.directory.path().join("weir-transfer.json")).unwrap();
+    }
+}
+
+/// The key of sources: that of test servers.
+const SECRET: &str = KEY;
+
+fn told(output: &Output) -> (bool, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What was changed of the objects of a project, so far.
+fn changes(server: &TestServer) -> Value {
+    server.get("/api/projects/1/activity_log/?limit=1").json()["total_count"].clone()
+}
+
+fn rows(list: &Value) -> Vec<Value> {
+    list.as_array().cloned().unwrap_or_else(|| vec![list.clone()])
+}
+
+fn assert_same(source: &TestServer, target: &TestServer) {
+    let (source, target) = (compared(source), compared(target));
+    let mut differences = Vec::new();
+    for (name, own) in source.as_object().unwrap() {
+        let (own, other) = (rows(own), rows(&target[name]));
+        let first = own.iter().zip(&other).find(|(own, other)| own != other);
+        if own.len() != other.len() || first.is_some() {
+            let counts = (own.len(), other.len());
+            differences.push(format!("{name}: {counts:?}: {first:#?}"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn a_project_with_everything_comes_over_and_twice_is_once() {
+    let (source, target) = (TestServer::start(), TestServer::start());
+    fill(&source);
+    shift_ids(&target);
+    let copy = Copy::new(&source.url(), &target);
+    let report = copy.done(&["--strict"]);
+    assert!(!report.contains("Could not come"), "{report}");
+    assert_same(&source, &target);
+    target.has_no_twins();
+
+    // By the stored ids, and without them.
+    let before = changes(&target);
+    for is_forgotten in [false, true] {
+        if is_forgotten {
+            copy.forget();
+        }
+        let report = copy.done(&["--strict"]);
+        assert!(!report.contains(" made"), "{report}");
+        assert!(!report.contains(" changed"), "{report}");
+        assert_eq!(changes(&target), before, "{report}");
+        assert_same(&source, &target);
+        target.has_no_twins();
+    }
+
+    // What is changed in the target stays, unless that is asked for.
+    let flags = target.get("/api/projects/1/feature_flags/?key=base").json();
+    let flag = flags["results"].as_array().unwrap().iter().find(|flag| flag["key"] == "base");
+    let path = format!("/api/projects/1/feature_flags/{}/", flag.unwrap()["id"]);
+    assert_eq!(target.patch(&path, &json!({"name": "Mine"})).status, 200);
+    let report = copy.done(&[]);
+    assert!(report.contains("feature flag \"base\": name; --update changes it"), "{report}");
+    assert_eq!(target.get(&path).json()["name"], "Mine");
+    copy.done(&["--update"]);
+    assert_same(&source, &target);
+}
+
+#[test]
+fn a_copy_that_is_killed_goes_on_where_it_was() {
+    let (source, target) = (TestServer::start(), TestServer::start());
+    fill(&source);
+    shift_ids(&target);
+    let copy = Copy::new(&source.url(), &target);
+    for (number, millis) in
+        [30, 150, 300, 500, 700, 900, 1_200, 1_600, 2_200, 3_000].into_iter().enumerate()
+    {
+        let mut process = copy.command(&[]).spawn().expect("weir transfer");
+        thread::sleep(Duration::from_millis(millis));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        if number % 3 == 2 {
+            // Also without what it had noted.
+            let _ = std::fs::remove_file(copy.directory.path().join("weir-transfer.json"));
+        }
+    }
+    copy.done(&[]);
+    assert_same(&source, &target);
+    target.has_no_twins();
+}
+
+#[test]
+fn the_state_of_another_copy_is_refused_and_a_new_project_is_made_once() {
+    let (source, target) = (TestServer::start(), TestServer::start());
+    let copy = Copy::new(&source.url(), &target);
+    assert_eq!(source.patch("/api/projects/1/", &json!({"name": "Shöp"})).status, 200);
+    copy.done(&["--new-project"]);
+    copy.done(&["--new-project"]);
+    let projects = target.get("/api/projects/").json();
+    let named = projects["results"].as_array().unwrap().iter().filter(|own| own["name"] == "Shöp");
+    assert_eq!(named.count(), 1, "{projects}");
+    let (is_done, _, stderr) = copy.run(&[]);
+    assert!(!is_done && stderr.contains("name another file by --state"), "{stderr}");
+    let (is_done, _, stderr) = Copy::new(&target.url(), &target).run(&[]);
+    assert!(!is_done && stderr.contains("into itself"), "{stderr}");
+    std::fs::write(copy.directory.path().join("weir-transfer.json"), "{\"version\": 1}").unwrap();
+    let (is_done, _, stderr) = copy.run(&["--new-project"]);
+    assert!(!is_done && stderr.contains("is not the state of a copy"), "{stderr}");
+}
+
+#[test]
+fn a_posthog_comes_over_in_its_own_forms() {
+    let target = TestServer::start();
+    let source = Source::posthog();
+    let copy = Copy::new(&source.url(), &target);
+    let report = copy.done(&[]);
+    for expected in [
+        "person               3 sent",
+        "event                3 made",
+        "feature flag         2 made, 1 left",
+        "insight              3 made, 1 left",
+        "insight \"Of a warehouse\"",
+        "feature flag \"secret\": its payloads are encrypted",
+        "project setting \"surveys\": 2 in the source, of which Weir has none",
+        "cohort \"By query\": its members are those of a query",
+        "dashboard \"KPIs\": its public link does not come",
+        "scheduled change \"of flag 901\": it was made already",
+    ] {
+        assert!(report.contains(expected), "{expected}\n{report}");
+    }
+    sources::check_posthog(&target);
+    let (is_done, _, stderr) = copy.run(&["--strict"]);
+    assert!(!is_done && stderr.contains("not everything could come"), "{stderr}");
+    let asked = source.asked();
+    assert!(asked.iter().all(|line| !line.contains("offset=9999")), "{asked:?}");
+}
+
+#[test]
+fn hostile_sources_end_in_an_error_that_says_where() {
+    let target = TestServer::start();
+    for (source, expected) in Source::hostile() {
+        let copy = Copy::new(&source.url(), &target);
+        let (is_done, stdout, stderr) = copy.run(&[]);
+        assert!(!is_done, "{expected}: {stdout}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+        assert!(stderr.contains("the source: "), "{stderr}");
+    }
+    for (url, expected) in [
+        ("ftp://x", "not an address of http or https"),
+        ("http://a:b@x", "a name or a password"),
+        ("http://127.0.0.1:1", "no answer"),
+        ("http://127.0.0.1:1/posthog", "has a path"),
+    ] {
+        let (is_done, _, stderr) = Copy::new(url, &target).run(&[]);
+        assert!(!is_done && stderr.contains(expected), "{url}: {stderr}");
+    }
+}
