@@ -1,6 +1,7 @@
 //! Why a request of a copy failed: [`Fault`], with the server and the request where it did.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -22,6 +23,11 @@ pub struct Fault {
 pub enum What {
     /// No answer came.
     Unreachable(String),
+    /// No answer came within this time.
+    Late {
+        /// The limit.
+        limit: Duration,
+    },
     /// The server answered with an error.
     Refused {
         /// Its status.
@@ -44,6 +50,7 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "no answer: {why}"),
+            Self::Late { limit } => write!(f, "no answer within {} s", limit.as_secs()),
             Self::Refused { status, detail, field: Some(field) } => {
                 write!(f, "{status}: {field}: {detail}")
             }

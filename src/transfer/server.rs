@@ -25,6 +25,9 @@ const THROTTLED_MAX: u32 = 60;
 /// Attempts of one call that a server fails to answer.
 const ATTEMPTS_MAX: u32 = 6;
 
+/// As how many further failures one counts that took the longest time.
+const LATE_COUNTS: u32 = 2;
+
 /// Pause after the first attempt; doubles with each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 
@@ -53,8 +56,10 @@ pub struct Reply {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReply {
-    /// No connection, or it broke, or it took too long.
+    /// No connection, or it broke.
     Unreachable(String),
+    /// It took longer than this.
+    Late(Duration),
     /// The body has more than [`ANSWER_MAX_BYTES`].
     TooLarge,
 }
@@ -204,6 +209,10 @@ impl Server {
                 }
                 Err(NoReply::TooLarge) => {
                     return Err(Fault { at, what: What::TooLarge { max_bytes: ANSWER_MAX_BYTES } });
+                }
+                Err(NoReply::Late(limit)) => {
+                    failed += LATE_COUNTS;
+                    Fault { at: at.clone(), what: What::Late { limit } }
                 }
                 Err(NoReply::Unreachable(why)) => {
                     Fault { at: at.clone(), what: What::Unreachable(why) }

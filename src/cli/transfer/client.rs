@@ -88,8 +88,7 @@ impl Http for Client {
 
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Reply, NoReply>> {
         let answer = tokio::time::timeout(self.timeout, self.once(call));
-        let late = || NoReply::Unreachable(format!("none within {} s", self.timeout.as_secs()));
-        async move { answer.await.unwrap_or_else(|_| Err(late())) }.boxed()
+        async move { answer.await.unwrap_or(Err(NoReply::Late(self.timeout))) }.boxed()
     }
 
     fn pause(&self, duration: Duration) -> BoxFuture<'_, ()> {

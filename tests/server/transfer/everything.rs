@@ -76,7 +76,7 @@ fn data(server: &TestServer) {
         );
         assert_eq!(sent.status, 200, "{sent}");
     };
-    // 2,100 events of one time, more than a page, and 900 over a month; with numbers that doubles do not have.
+    // 4,500 events of one time, more than a page, and 900 over a month; with numbers that doubles do not have.
     let event = |number: usize, at: String| {
         let person = format!("user {}", number % 40);
         let raw = format!(
@@ -89,10 +89,10 @@ fn data(server: &TestServer) {
             "uuid": uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, number.to_string().as_bytes())})
     };
     let at = "2026-03-04T05:06:07.000089Z".to_owned();
-    capture((0..2_100).map(|number| event(number, at.clone())).collect(), true);
+    capture((0..4_500).map(|number| event(number, at.clone())).collect(), true);
     let day =
         |number: usize| format!("2026-02-{:02}T{:02}:06:07.123456Z", number % 28 + 1, number % 24);
-    capture((2_100..3_000).map(|number| event(number, day(number))).collect(), true);
+    capture((4_500..5_400).map(|number| event(number, day(number))).collect(), true);
     capture(
         vec![
             json!({"event": ODD, "distinct_id": ODD, "timestamp": "2026-01-02T03:04:05.000006Z", "properties": {

@@ -68,7 +68,11 @@ impl Source {
         let project = json!({"id": 1, "name": "x", "api_token": "phc_x"}).to_string();
         let but = move |at: &'static str, told: Told| {
             let project = project.clone();
-            Self::new(move |path, _| match path {
+            let times = json!({"results": [[2, "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z"]]});
+            Self::new(move |path, body| match path {
+                path if path.contains("query") && body.contains("min(timestamp)") => {
+                    (200, "", times.to_string())
+                }
                 path if path.contains(at) => told.clone(),
                 "/api/projects/1/" => (200, "", project.clone()),
                 path if path.contains("groups_types") => (200, "", "[]".to_owned()),
@@ -90,7 +94,7 @@ impl Source {
             ])
         };
         let twice = |days: [&str; 2]| Value::from(days.map(event).to_vec());
-        let many = vec![event("2026-01-01"); 1_001];
+        let many = vec![event("2026-01-01"); 4_001];
         let endless = Self::new(|path, _| match path {
             "/api/projects/1/" => (200, "", json!({"id": 1, "api_token": "phc_x"}).to_string()),
             path if path.contains("groups_types") => (200, "", "[]".to_owned()),
@@ -291,6 +295,14 @@ fn insight(id: u32, name: &str, query: Value, filters: Value) -> Value {
 fn events(body: &str) -> Value {
     let body: Value = serde_json::from_str(body).unwrap();
     let sql = body["query"]["query"].as_str().unwrap();
+    if sql.contains("min(timestamp)") {
+        let times = [
+            json!(3),
+            json!("2024-06-15T10:30:00.123000-04:00"),
+            json!("2024-06-15T10:30:02-04:00"),
+        ];
+        return json!({"columns": ["events", "first", "last"], "results": [times]});
+    }
     assert!(sql.contains("ORDER BY timestamp, toString(uuid) LIMIT "), "{sql}");
     let row = |number: u32, event: &str, at: &str, properties: &str, chain: &str| {
         json!([
