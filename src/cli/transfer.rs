@@ -117,7 +117,7 @@ async fn copy(args: &TransferArgs, clock: Clock) -> anyhow::Result<(Report, Opti
     let source = Project::open(source, &args.from_project).await?;
     let target = open_target(args, &source, target, known.as_ref()).await?;
     ensure!(
-        source.place() != target.place() && source.text("api_token") != "",
+        source.place() != target.place() && !source.text("api_token").is_empty(),
         "the project would be copied into itself, or the key may not read its settings"
     );
     let state = match known {
@@ -132,6 +132,8 @@ async fn copy(args: &TransferArgs, clock: Clock) -> anyhow::Result<(Report, Opti
         ),
         None => State::new(source.place(), target.place()),
     };
+    // At once, so that a new project is found again whatever happens next.
+    memory.write(&state).map_err(anyhow::Error::msg)?;
     let options = Options {
         is_update: args.update,
         is_overwriting: args.person_properties == Properties::Overwrite,
@@ -175,6 +177,11 @@ async fn open_target(
     let made = made.await.context("cannot make the project")?;
     let id = made.get("id").and_then(weir_transfer::references::id_of);
     let id = id.context("the target made a project without an id")?;
+    let token = made.get("api_token").and_then(Value::as_str);
+    ensure!(
+        !args.keep_token || token == Some(source.text("api_token")),
+        "the target made the project {id} with another project API key; copy into it by --project {id}"
+    );
     Ok(Project::open(server, &id).await?)
 }
 

@@ -171,3 +171,30 @@ pub trait Keep: Send + Sync {
     /// Why it cannot be stored.
     fn keep(&self, state: &State) -> Result<(), String>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, State};
+
+    #[test]
+    fn a_state_is_read_as_it_was_written_and_nothing_else_is() {
+        let mut state = State::new("https://a/ 1".to_owned(), "https://b/ 2".to_owned());
+        state.ids.insert(Kind::Cohort, "7", "9");
+        state.ids.insert(Kind::ShortInsight, "abc", "xyz");
+        state.events_until = Some(-5);
+        assert_eq!(State::read(state.text().as_bytes()), Ok(state.clone()));
+        assert_eq!(state.ids.get(Kind::Cohort, "7"), Some("9"));
+        assert_eq!(state.ids.source_of(Kind::Cohort, "9"), Some("7"));
+        assert_eq!(state.ids.get(Kind::Action, "7"), None);
+        for other in [
+            String::new(),
+            "{}".to_owned(),
+            "[1]".to_owned(),
+            state.text().replace("\"version\":1", "\"version\":2"),
+            state.text().replace("\"cohort\"", "\"cohorts\""),
+            state.text().replace("\"ids\"", "\"idz\""),
+        ] {
+            assert!(State::read(other.as_bytes()).is_err(), "{other}");
+        }
+    }
+}

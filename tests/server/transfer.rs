@@ -4,7 +4,7 @@
 mod everything;
 mod sources;
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -131,7 +131,9 @@ fn a_copy_that_is_killed_goes_on_where_it_was() {
     for (number, millis) in
         [30, 150, 300, 500, 700, 900, 1_200, 1_600, 2_200, 3_000].into_iter().enumerate()
     {
-        let mut process = copy.command(&[]).spawn().expect("weir transfer");
+        let mut command = copy.command(&[]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = command.spawn().expect("weir transfer");
         thread::sleep(Duration::from_millis(millis));
         process.kill().unwrap();
         process.wait().unwrap();
@@ -162,6 +164,53 @@ fn the_state_of_another_copy_is_refused_and_a_new_project_is_made_once() {
     std::fs::write(copy.directory.path().join("weir-transfer.json"), "{\"version\": 1}").unwrap();
     let (is_done, _, stderr) = copy.run(&["--new-project"]);
     assert!(!is_done && stderr.contains("is not the state of a copy"), "{stderr}");
+}
+
+#[test]
+fn types_of_groups_get_the_numbers_of_the_target() {
+    let (source, target) = (TestServer::start(), TestServer::start());
+    let event = |types: Value| json!([{"event": "joined", "distinct_id": "u", "properties": {"$groups": types}}]);
+    assert_eq!(source.capture(&event(json!({"company": "acme"}))).status, 200);
+    assert_eq!(source.capture(&event(json!({"company": "acme", "team": "t"}))).status, 200);
+    for name in ["one", "two", "team", "three"] {
+        assert_eq!(target.capture(&event(json!({name: "x"}))).status, 200);
+    }
+    let flag = |key: &str, index: u8| {
+        let filters = json!({"aggregation_group_type_index": index, "groups": [{"properties": [], "rollout_percentage": 50}]});
+        source
+            .post("/api/projects/1/feature_flags/", &json!({"key": key, "filters": filters}))
+            .created();
+    };
+    flag("of-companies", 0);
+    flag("of-teams", 1);
+    let copy = Copy::new(&source.url(), &target);
+    copy.done(&["--strict"]);
+    let flags = target.get("/api/projects/1/feature_flags/").json();
+    for (key, index) in [("of-companies", 4), ("of-teams", 2)] {
+        let flag = flags["results"].as_array().unwrap().iter().find(|flag| flag["key"] == key);
+        assert_eq!(flag.unwrap()["filters"]["aggregation_group_type_index"], index, "{key}");
+    }
+    let rows = target.query(
+        "SELECT group_2 AS team, group_4 AS company, properties.$group_0 AS other FROM events \
+         WHERE group_4 = 'acme' ORDER BY group_2",
+    );
+    let (acme, none) = (json!("acme"), Value::Null);
+    assert_eq!(
+        rows,
+        [
+            json!({"team": "t", "company": acme, "other": none}),
+            json!({"team": none, "company": acme, "other": none}),
+        ]
+    );
+    // No room for a sixth type: its groups, and what asks for it, stay behind.
+    assert_eq!(source.capture(&event(json!({"planet": "mars"}))).status, 200);
+    flag("of-planets", 2);
+    let report = copy.done(&[]);
+    assert!(report.contains("group type \"planet\": a project has at most five"), "{report}");
+    assert!(
+        report.contains("feature flag \"of-planets\": it refers to the group type 2"),
+        "{report}"
+    );
 }
 
 #[test]

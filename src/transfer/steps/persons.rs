@@ -30,7 +30,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let path = transfer.source.path(&format!("persons/?limit={PAGE}"));
     let mut pages = Pages::new(&source, &path);
     let mut batch = Batch::new(transfer.target.text("api_token"), Only::Persons);
-    let mut count = 0_u64;
+    let (mut count, mut unmarked) = (0_u64, 0_u64);
     loop {
         let rows = match pages.next().await {
             Ok(Some(rows)) => rows,
@@ -49,11 +49,19 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
                 batch.add(&event);
             }
             person.note(transfer);
+            unmarked += u64::from(person.is_identified && person.ids.len() == 1);
         }
         count += u64::try_from(rows.len()).unwrap_or_default();
         transfer.reached(Kind::Person, count);
     }
-    send(transfer, &mut batch).await
+    send(transfer, &mut batch).await?;
+    if unmarked > 0 {
+        let reason =
+            "they are not marked as identified: each has one distinct id, and so was not merged";
+        let name = format!("{unmarked} persons");
+        transfer.report.note(Kind::Person, Outcome::Kept, &name, reason);
+    }
+    Ok(())
 }
 
 async fn send(transfer: &Transfer, batch: &mut Batch) -> Result<(), Stop> {
@@ -138,11 +146,6 @@ impl Person {
                 self.long
             );
             transfer.report.note(Kind::Person, Outcome::Left, first, reason);
-        }
-        if self.is_identified && self.ids.len() == 1 {
-            let reason =
-                "it is not marked as identified: it has one distinct id, and so was not merged";
-            transfer.report.note(Kind::Person, Outcome::Kept, first, reason);
         }
     }
 }

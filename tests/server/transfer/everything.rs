@@ -437,10 +437,15 @@ pub(super) fn compared(server: &TestServer) -> Value {
             "SELECT count(*) AS ids, count(DISTINCT person_id) AS persons FROM person_distinct_ids",
         )),
     );
-    all.insert("events".to_owned(), Value::Array(server.query(
+    let mut events = server.query(
         "SELECT uuid, event, distinct_id, timestamp, properties, elements_chain, session_id, ip, group_0, group_1, group_2 \
          FROM events ORDER BY uuid",
-    )));
+    );
+    for event in &mut events {
+        // The order of the members is no part of what was sent.
+        event["properties"] = serde_json::from_str(event["properties"].as_str().unwrap()).unwrap();
+    }
+    all.insert("events".to_owned(), Value::Array(events));
     // What is asked has the same answer.
     all.insert("answers".to_owned(), Value::Array(server.query(
         "SELECT event, count(*) AS events, uniq(person_id) AS persons FROM events GROUP BY event ORDER BY event",
@@ -614,11 +619,15 @@ fn members(server: &TestServer) -> Value {
 fn persons(server: &TestServer) -> Value {
     let mut persons: Vec<Value> = list(server, "persons/?limit=5000")
         .into_iter()
-        .map(|person| {
+        .map(|mut person| {
             let mut ids: Vec<String> = serde_json::from_value(person["distinct_ids"].clone()).unwrap();
             // Which id a merge has attached first is not a part of what a person is.
             ids.sort();
             let is_alone = ids.len() == 1;
+            if ids == ["right"] {
+                // A person that a split has made has no event that made it; each that an event makes has one.
+                person["properties"].as_object_mut().unwrap().remove("$creator_event_uuid");
+            }
             json!({"ids": ids, "properties": person["properties"], "created_at": person["created_at"],
                 "is_identified": person["is_identified"] == true && !is_alone})
         })

@@ -304,21 +304,39 @@ fn events(body: &str) -> Value {
         return json!({"columns": ["events", "first", "last"], "results": [times]});
     }
     assert!(sql.contains("ORDER BY timestamp, toString(uuid) LIMIT "), "{sql}");
-    let row = |number: u32, event: &str, at: &str, properties: &str, chain: &str| {
-        json!([
-            format!("018e7f5a-2222-7000-8000-00000000000{number}"),
-            event,
-            "p1",
-            at,
-            properties,
-            chain
-        ])
-    };
-    json!({"columns": ["id", "event", "distinct_id", "timestamp", "properties", "elements_chain"], "hasMore": false, "results": [
-        row(1, "$pageview", "2024-06-15T10:30:00.123000-04:00", "{\"$current_url\": \"https://x.y/\", \"$ip\": \"1.2.3.4\", \"$set\": {\"email\": \"old\"}}", ""),
-        row(2, "$autocapture", "2024-06-15T14:30:01.000001Z", "{}", "a.link:text=\"Buy\";div"),
-        row(3, "paid", "2024-06-15T14:30:02Z", "{\"amount\": 1.50, \"$groups\": {\"organization\": \"a\"}, \"$group_0\": \"a\"}", ""),
-    ]})
+    let from =
+        sql.split("timestamp >= toDateTime64('").nth(1).and_then(|rest| rest.split('\'').next());
+    let id = |number: u32| format!("018e7f5a-2222-7000-8000-00000000000{number}");
+    // The time in UTC, the time in the zone of the project, the name, the properties, the elements.
+    let rows = [
+        (
+            "2024-06-15 14:30:00.123000",
+            "2024-06-15T10:30:00.123000-04:00",
+            "$pageview",
+            r#"{"$current_url": "https://x.y/", "$ip": "1.2.3.4", "$set": {"email": "old"}}"#,
+            "",
+        ),
+        (
+            "2024-06-15 14:30:01.000001",
+            "2024-06-15T10:30:01.000001-04:00",
+            "$autocapture",
+            "{}",
+            "a.link:text=\"Buy\";div",
+        ),
+        (
+            "2024-06-15 14:30:02.000000",
+            "2024-06-15T14:30:02Z",
+            "paid",
+            r#"{"amount": 1.50, "$groups": {"organization": "a"}, "$group_0": "a"}"#,
+            "",
+        ),
+    ];
+    let rows = (1..).zip(rows).filter(|(_, row)| Some(row.0) >= from);
+    let rows = rows.map(|(number, (_, at, event, properties, chain))| {
+        json!([id(number), event, "p1", at, properties, chain])
+    });
+    let columns = ["id", "event", "distinct_id", "timestamp", "properties", "elements_chain"];
+    json!({"columns": columns, "hasMore": false, "results": rows.collect::<Vec<_>>()})
 }
 
 /// Checks what has come of `posthog`.

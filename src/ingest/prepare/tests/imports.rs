@@ -33,6 +33,20 @@ fn events_alone_are_stored_as_they_are_and_touch_nobody() {
     assert_eq!(cell(&prepared, 2, "group_0"), "acme");
 }
 
+/// The types of groups have other numbers in the project that the events come from.
+#[test]
+fn groups_get_the_numbers_of_this_project() {
+    let event = r#"{"event":"e","distinct_id":"u","properties":{"$group_0":"x","$groups":{"project":"x"},"$group_4":"y"}}"#;
+    let prepared = only("\"events\"", event);
+    let stored: Json =
+        serde_json::from_str(cell(&prepared, 0, "properties").as_str().unwrap()).unwrap();
+    assert_eq!(stored, json!({"$groups": {"project": "x"}, "$group_1": "x"}));
+    assert_eq!(
+        (cell(&prepared, 0, "group_0"), cell(&prepared, 0, "group_1")),
+        (Json::Null, json!("x"))
+    );
+}
+
 #[test]
 fn persons_alone_change_and_leave_no_event() {
     let prepared = only("\"persons\"", EVENTS);
