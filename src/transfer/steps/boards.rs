@@ -7,7 +7,7 @@ use crate::objects::{Place, Wanted, fields, lacks, name_of, send};
 use crate::references::{id_of, rewrite};
 use crate::report::Outcome;
 use crate::state::Kind;
-use crate::transfer::{Stop, Transfer};
+use crate::transfer::{Stop, Transfer, escaped};
 
 const PATH: &str = "dashboards/";
 
@@ -36,7 +36,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     for listed in &boards {
         let Some(id) = listed.get("id").and_then(id_of) else { continue };
         let name = name_of(listed);
-        let path = transfer.source.path(&format!("{PATH}{id}/"));
+        let path = transfer.source.path(&format!("{PATH}{}/", escaped(&id)));
         let board = match transfer.source.server.get(&path).await {
             Ok(board) => board,
             Err(fault) if fault.refusal().is_some() => {

@@ -13,7 +13,7 @@ use crate::references::{found, id_of, rewrite};
 use crate::report::Outcome;
 use crate::server::Repeat;
 use crate::state::Kind;
-use crate::transfer::{Stop, Transfer};
+use crate::transfer::{Stop, Transfer, escaped};
 
 const PATH: &str = "feature_flags/";
 
@@ -224,7 +224,7 @@ pub(crate) async fn restore(
     source: &str,
     target: &str,
 ) -> Result<(), Stop> {
-    let path = transfer.source.path(&format!("{PATH}{source}/"));
+    let path = transfer.source.path(&format!("{PATH}{}/", escaped(source)));
     let object = transfer.source.server.get(&path).await?;
     let flag = Flag { id: source.to_owned(), object, needs: Vec::new() };
     let Some(body) = body(transfer, &flag) else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::pages::Pages;
 use crate::report::Outcome;
 use crate::server::Repeat;
 use crate::state::Kind;
-use crate::transfer::{Stop, Transfer};
+use crate::transfer::{Stop, Transfer, escaped};
 
 /// Members of one page, and of one request.
 const PAGE: usize = 500;
@@ -23,7 +23,8 @@ pub(crate) async fn copy(
 ) -> Result<(), Stop> {
     let known = known(transfer, target).await?;
     let server = transfer.source.server.clone();
-    let path = transfer.source.path(&format!("cohorts/{source}/persons/?limit={PAGE}"));
+    let list = format!("cohorts/{}/persons/?limit={PAGE}", escaped(source));
+    let path = transfer.source.path(&list);
     let add = transfer.target.path(&format!("cohorts/{target}/add_persons_to_static_cohort/"));
     let mut pages = Pages::new(&server, &path);
     let mut unnamed = 0_usize;
