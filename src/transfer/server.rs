@@ -180,7 +180,7 @@ impl Server {
         let at = self.at(call.method, &call.path);
         let (mut throttled, mut failed) = (0_u32, 0_u32);
         loop {
-            let pause = PAUSE_FIRST.saturating_mul(1 << failed.min(6));
+            let pause = PAUSE_FIRST.saturating_mul(1 << failed.max(throttled).min(6));
             let fault = match self.http.send(call.clone()).await {
                 Ok(reply) if (200..300).contains(&reply.status) => return Ok(reply),
                 Ok(reply) => {
