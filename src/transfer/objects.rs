@@ -25,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) name: String,
     /// The fields, with the ids of the target.
     pub(crate) body: Map<String, Value>,
+    /// Fields without which it is still of use: it comes without one that the target refuses.
+    pub(crate) optional: &'static [&'static str],
 }
 
 /// The objects of one kind in the target.
@@ -153,7 +155,20 @@ impl Place {
     ) -> Result<Option<Value>, Stop> {
         transfer.state.ids.remove(self.kind, &wanted.id);
         let path = transfer.target.path(self.path);
-        let sent = send(transfer, "POST", &path, &wanted.body).await;
+        let mut body = wanted.body.clone();
+        let sent = loop {
+            let fault = match send(transfer, "POST", &path, &body).await {
+                Err(fault) => fault,
+                sent => break sent,
+            };
+            let field = fault.field().and_then(|field| field.split("__").next());
+            let field = field.filter(|field| wanted.optional.contains(field));
+            let Some(field) = field.filter(|field| body.remove(*field).is_some()) else {
+                break Err(fault);
+            };
+            let reason = format!("without its {field}: {}", fault.what);
+            transfer.report.note(self.kind, Outcome::Left, &wanted.name, reason);
+        };
         self.finish(transfer, &wanted, sent, Outcome::Made)
     }
 

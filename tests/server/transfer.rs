@@ -229,6 +229,7 @@ fn a_posthog_comes_over_in_its_own_forms() {
         "project setting \"surveys\": 2 in the source, of which Weir has none",
         "cohort \"By query\": its members are those of a query",
         "dashboard \"KPIs\": its public link does not come",
+        "dashboard \"KPIs\": without its filters: 400: filters__hog: Unknown field",
         "scheduled change \"of flag 901\": it was made already",
     ] {
         assert!(report.contains(expected), "{expected}\n{report}");
@@ -238,6 +239,46 @@ fn a_posthog_comes_over_in_its_own_forms() {
     assert!(!is_done && stderr.contains("not everything could come"), "{stderr}");
     let asked = source.asked();
     assert!(asked.iter().all(|line| !line.contains("offset=9999")), "{asked:?}");
+}
+
+#[test]
+fn what_the_key_may_not_read_stays_behind_with_the_reason() {
+    let (source, target) = (TestServer::start(), TestServer::start());
+    let rule = json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [
+        {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}]}]}});
+    source.post("/api/projects/1/cohorts/", &json!({"name": "Pro", "filters": rule})).created();
+    source.post("/api/projects/1/feature_flags/", &json!({"key": "new"})).created();
+    let key = json!({"label": "some", "scopes": ["project:read", "cohort:read"]});
+    let key = source.post("/api/personal_api_keys/", &key).created();
+    let copy = Copy::new(&source.url(), &target);
+    let output = copy.command(&[]).env("WEIR_SOURCE_KEY", key["value"].as_str().unwrap()).output();
+    let (is_done, stdout, stderr) = told(&output.unwrap());
+    assert!(is_done, "{stderr}");
+    for expected in [
+        "cohort               1 made",
+        "person \"all\"",
+        "event \"all\"",
+        "feature flag \"all\"",
+        "403",
+    ] {
+        assert!(stdout.contains(expected), "{expected}\n{stdout}");
+    }
+    assert_eq!(target.get("/api/projects/1/cohorts/").json()["count"], 1);
+    assert_eq!(target.get("/api/projects/1/feature_flags/").json()["count"], 0);
+    // A key of another server, and one that may not write.
+    let output = copy.command(&[]).env("WEIR_SOURCE_KEY", "phx_wrong").output();
+    let (is_done, _, stderr) = told(&output.unwrap());
+    assert!(!is_done && stderr.contains("the source: ") && stderr.contains("401"), "{stderr}");
+    let key = target
+        .post(
+            "/api/personal_api_keys/",
+            &json!({"label": "r", "scopes": ["project:read", "group:read"]}),
+        )
+        .created();
+    let output =
+        copy.command(&[]).env("WEIR_PERSONAL_API_KEY", key["value"].as_str().unwrap()).output();
+    let (is_done, _, stderr) = told(&output.unwrap());
+    assert!(!is_done && stderr.contains("the target: ") && stderr.contains("403"), "{stderr}");
 }
 
 #[test]

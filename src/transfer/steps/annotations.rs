@@ -43,7 +43,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
             transfer.report.note(Kind::Annotation, Outcome::Left, &name, reason);
             continue;
         }
-        place.put(transfer, Wanted { id, name, body }).await?;
+        place.put(transfer, Wanted { id, name, body, optional: &[] }).await?;
     }
     Ok(())
 }

@@ -144,7 +144,7 @@ impl Places {
             return Ok(());
         }
         let Value::Object(body) = body else { return Ok(()) };
-        let wanted = Wanted { id: node.id.clone(), name: name.clone(), body };
+        let wanted = Wanted { id: node.id.clone(), name: name.clone(), body, optional: &[] };
         if node.kind == Kind::Action {
             self.actions.put(transfer, wanted).await?;
             return Ok(());

@@ -24,6 +24,10 @@ const FIELDS: [&str; 9] = [
     "tags",
 ];
 
+/// Fields without which a dashboard comes, too.
+const OPTIONAL: &[&str] =
+    &["filters", "variables", "breakdown_colors", "data_color_theme_id", "restriction_level"];
+
 /// Copies the dashboards.
 pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let mut boards = transfer.listed(Kind::Dashboard, "dashboards/?limit=200").await?;
@@ -53,7 +57,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         }
         let Value::Object(body) = body else { continue };
         let tiles = tiles(transfer, &board, &name);
-        let wanted = Wanted { id, name: name.clone(), body };
+        let wanted = Wanted { id, name: name.clone(), body, optional: OPTIONAL };
         if place.has(transfer, &wanted) {
             if let Some(found) = place.put(transfer, wanted).await? {
                 compare_tiles(transfer, &found, &tiles, &name).await?;

@@ -14,6 +14,9 @@ const PATH: &str = "early_access_feature/";
 /// Fields that are copied.
 const FIELDS: [&str; 5] = ["name", "description", "stage", "documentation_url", "payload"];
 
+/// Fields without which a feature comes, too.
+const OPTIONAL: &[&str] = &["documentation_url", "payload"];
+
 /// Copies the features.
 pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let mut features = transfer.listed(Kind::Feature, "early_access_feature/?limit=500").await?;
@@ -33,13 +36,14 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
             continue;
         };
         let mut body = fields(feature, &FIELDS);
-        let wanted = Wanted { id: id.clone(), name: name.clone(), body: body.clone() };
+        let wanted =
+            Wanted { id: id.clone(), name: name.clone(), body: body.clone(), optional: OPTIONAL };
         if !place.has(transfer, &wanted) {
             let number = target.parse::<i64>().unwrap_or_default();
             body.insert("feature_flag_id".to_owned(), Value::from(number));
         }
         let before = transfer.report.counted(Kind::Feature, Outcome::Made);
-        let made = place.put(transfer, Wanted { id, name, body }).await?;
+        let made = place.put(transfer, Wanted { id, name, body, optional: OPTIONAL }).await?;
         let is_made = transfer.report.counted(Kind::Feature, Outcome::Made) > before;
         if made.is_some_and(|made| made.get("feature_flag") != Some(&json!(null))) && is_made {
             flags::restore(transfer, &flag, &target).await?;

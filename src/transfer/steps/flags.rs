@@ -37,6 +37,9 @@ const FIELDS: [&str; 16] = [
     "deleted",
 ];
 
+/// Fields without which a flag is the same to its users.
+const OPTIONAL: &[&str] = &["rollback_conditions", "performed_rollback", "has_enriched_analytics"];
+
 /// A flag of the source.
 struct Flag {
     id: String,
@@ -65,7 +68,12 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         let is_later = is_off && needed.contains(at);
         let Some(body) = body(transfer, flag) else { continue };
         let name = key_of(&flag.object);
-        let wanted = Wanted { id: flag.id.clone(), name: name.clone(), body: body.clone() };
+        let wanted = Wanted {
+            id: flag.id.clone(),
+            name: name.clone(),
+            body: body.clone(),
+            optional: OPTIONAL,
+        };
         let open = open_for_nobody(&body);
         // An earlier run may have ended before it was given its state.
         let found = place.peek(transfer, &wanted).and_then(Value::as_object);
@@ -195,6 +203,9 @@ async fn finish(
 
 /// Tells flags which dashboards are about them, once these are there.
 pub(crate) async fn link_boards(transfer: &mut Transfer) -> Result<(), Stop> {
+    if !transfer.state.ids.has_any(Kind::Flag) {
+        return Ok(());
+    }
     for flag in listed(transfer).await? {
         let boards = flag.object.get("analytics_dashboards").and_then(Value::as_array);
         let boards: Vec<i64> = boards

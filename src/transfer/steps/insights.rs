@@ -50,7 +50,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
             continue;
         }
         let Value::Object(body) = body else { continue };
-        let made = place.put(transfer, Wanted { id, name, body }).await?;
+        let made = place.put(transfer, Wanted { id, name, body, optional: &[] }).await?;
         let short = |of: &Value| of.get("short_id").and_then(id_of);
         if let (Some(short), Some(target)) = (short(insight), made.as_ref().and_then(short)) {
             transfer.state.ids.insert(Kind::ShortInsight, short, target);

@@ -60,7 +60,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
             continue;
         };
         body.insert("record_id".to_owned(), Value::from(target));
-        place.put(transfer, Wanted { id, name, body }).await?;
+        place.put(transfer, Wanted { id, name, body, optional: &[] }).await?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::fault::Fault;
 use crate::likeness::is_like;
 use crate::objects::{fields, lacks, send};
 use crate::references::rewrite;
@@ -69,9 +68,11 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
 async fn of_flags(transfer: &mut Transfer) -> Result<(), Stop> {
     let names = ["property_matching_version", "minimal_flag_called_events"];
     let (source, target) = (transfer.source.path(OF_FLAGS), transfer.target.path(OF_FLAGS));
-    let wanted: Result<Value, Fault> = transfer.source.server.get(&source).await;
-    let Ok(wanted) = wanted else { return Ok(()) };
-    let wanted = fields(&wanted, &names);
+    let wanted = match transfer.source.server.get(&source).await {
+        Ok(wanted) => fields(&wanted, &names),
+        Err(fault) if fault.refusal().is_some() => return Ok(()),
+        Err(fault) => return Err(fault.into()),
+    };
     let now = transfer.target.server.get(&target).await?;
     let differs = wanted.iter().any(|(name, value)| now.get(name) != Some(value));
     if differs {

@@ -253,7 +253,7 @@ fn posthog(path: &str, body: &str) -> Told {
         ])),
         "dashboards/" => page(json!([{"id": 1000, "name": "KPIs", "deleted": false, "is_shared": true}])),
         "dashboards/1000/" => (200, "", json!({"id": 1000, "name": "KPIs", "description": "", "pinned": true, "is_shared": true, "deleted": false,
-            "creation_mode": "default", "filters": {}, "variables": null, "breakdown_colors": [], "data_color_theme_id": null, "tags": [],
+            "creation_mode": "default", "filters": {"date_from": "-7d", "hog": 1}, "variables": null, "breakdown_colors": [], "data_color_theme_id": null, "tags": [],
             "restriction_level": 21, "tiles": [
                 {"id": 1, "layouts": {"sm": {"x": 0, "y": 0, "w": 6, "h": 5}}, "color": "blue", "insight": {"id": 500, "short_id": "s500", "result": [1, 2]}, "text": null},
                 {"id": 2, "layouts": {}, "color": null, "insight": null, "text": {"id": 9, "body": "# Hello", "last_modified_at": "2024-01-01T00:00:00Z"}},
