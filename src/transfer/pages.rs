@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use url::Url;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, What};
 use crate::server::Server;
 
 /// Most pages of one list.
@@ -43,7 +43,7 @@ impl<'s> Pages<'s> {
     ///
     /// The server does not answer with a page, or its pages do not end.
     pub async fn next(&mut self) -> Result<Option<Vec<Value>>, Fault> {
-        let Some(path) = self.next.take() else { return Ok(None) };
+        let Some(mut path) = self.next.take() else { return Ok(None) };
         let at = self.server.at("GET", &path);
         if !self.seen.insert(path.clone()) {
             return Err(Fault::malformed(&at, "the pages lead in a circle"));
@@ -51,7 +51,13 @@ impl<'s> Pages<'s> {
         if self.seen.len() > PAGES_MAX {
             return Err(Fault::malformed(&at, format!("there are more than {PAGES_MAX} pages")));
         }
-        let (mut page, bytes) = self.server.get_sized(&path).await?;
+        let (mut page, bytes) = loop {
+            match (self.server.get_sized(&path).await, halved(&path)) {
+                (Ok(page), _) => break page,
+                (Err(Fault { what: What::TooLarge { .. }, .. }), Some(smaller)) => path = smaller,
+                (Err(fault), _) => return Err(fault),
+            }
+        };
         self.bytes = self.bytes.saturating_add(bytes);
         if let Value::Array(rows) = page {
             return Ok(Some(rows));
@@ -109,6 +115,15 @@ impl<'s> Pages<'s> {
             .query()
             .map_or_else(|| next.path().to_owned(), |query| format!("{}?{query}", next.path())))
     }
+}
+
+/// The same page with half as many rows; `None` if it has one, or does not say how many.
+fn halved(path: &str) -> Option<String> {
+    let (before, rest) = path.split_once("limit=")?;
+    let end = rest.find('&').unwrap_or(rest.len());
+    let (limit, after) = rest.split_at_checked(end)?;
+    let limit: usize = limit.parse().ok().filter(|limit| *limit > 1)?;
+    Some(format!("{before}limit={}{after}", limit / 2))
 }
 
 /// The port that was written; none for the usual one of the scheme.

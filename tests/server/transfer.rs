@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{KEY, TestServer, binary};
+use crate::harness::{KEY, TOKEN, TestServer, binary};
 use everything::{compared, fill, shift_ids};
 use sources::Source;
 
@@ -164,6 +164,48 @@ fn the_state_of_another_copy_is_refused_and_a_new_project_is_made_once() {
     std::fs::write(copy.directory.path().join("weir-transfer.json"), "{\"version\": 1}").unwrap();
     let (is_done, _, stderr) = copy.run(&["--new-project"]);
     assert!(!is_done && stderr.contains("is not the state of a copy"), "{stderr}");
+}
+
+#[test]
+fn what_is_sent_apart_survives_a_kill() {
+    let mut server = TestServer::start();
+    let send = |server: &TestServer, only: &str, events: Value| {
+        let body = json!({"api_key": TOKEN, "historical_migration": true, "import_only": only, "batch": events});
+        server.send("POST", "/batch/", &[("content-type", "application/json")], body.to_string())
+    };
+    let at = "2026-01-02T03:04:05.000006Z";
+    let merge = json!([{"event": "$merge_dangerously", "distinct_id": "a", "timestamp": at,
+        "properties": {"alias": "b", "$set": {"plan": "now"}}}]);
+    let group = json!([{"event": "$groupidentify", "distinct_id": "g", "timestamp": at,
+        "properties": {"$group_type": "company", "$group_key": "acme", "$group_set": {"size": 3}}}]);
+    let past = json!([{"event": "$identify", "distinct_id": "a", "timestamp": at,
+        "properties": {"$anon_distinct_id": "c", "$set": {"plan": "then"}}}]);
+    for (only, events) in [("persons", merge), ("persons", group), ("events", past)] {
+        assert_eq!(send(&server, only, events).json()["status"], 1);
+    }
+    let wrong = send(&server, "people", json!([{"event": "e", "distinct_id": "a"}]));
+    assert_eq!((wrong.status, &wrong.json()["code"]), (400, &json!("invalid_payload")));
+    for is_flushed in [false, true] {
+        let events = server.query("SELECT event, distinct_id, ip FROM events");
+        assert_eq!(events, [json!({"event": "$identify", "distinct_id": "a", "ip": null})]);
+        let persons = server.get("/api/projects/1/persons/").json();
+        assert_eq!(
+            (&persons["count"], &persons["results"][0]["distinct_ids"]),
+            (&json!(1), &json!(["a", "b"]))
+        );
+        assert_eq!(persons["results"][0]["properties"]["plan"], "now");
+        let groups = server.get("/api/projects/1/groups/?group_type_index=0").json();
+        assert_eq!(
+            (&groups["count"], &groups["results"][0]["created_at"]),
+            (&json!(1), &json!(at))
+        );
+        if is_flushed {
+            server.flush();
+        }
+        server.kill();
+        server.restart();
+    }
+    server.is_undamaged();
 }
 
 #[test]

@@ -83,6 +83,22 @@ fn pages_are_followed_to_the_end() {
 }
 
 #[test]
+fn pages_that_are_too_large_are_asked_for_in_parts() {
+    let (http, server) = fake(|_, path| match path.split_once("limit=").unwrap().1 {
+        "3&x=1" => {
+            reply(200, "{\"results\": [1, 2, 3], \"next\": \"/api/y/?limit=3&x=1&offset=3\"}")
+        }
+        "3&x=1&offset=3" => reply(200, "{\"results\": [4], \"next\": null}"),
+        _ => Err(NoReply::TooLarge),
+    });
+    let all = block_on(Pages::new(&server, "/api/y/?limit=12&x=1").all()).unwrap();
+    assert_eq!((all.len(), http.asked.lock().len()), (4, 4));
+    let (http, server) = fake(|_, _| Err(NoReply::TooLarge));
+    assert!(block_on(Pages::new(&server, "/api/y/?limit=500").all()).is_err());
+    assert_eq!(http.asked.lock().len(), 9);
+}
+
+#[test]
 fn a_source_that_does_not_end_or_leads_away_is_an_error_that_says_where() {
     let page = |next: Value| json!({"results": [1], "next": next});
     for (answer, expected) in [

@@ -13,7 +13,7 @@ use crate::state::Kind;
 use crate::transfer::{Stop, Transfer, escaped};
 
 /// Persons of one page.
-const PAGE: usize = 200;
+const PAGE: usize = 1_000;
 
 /// Distinct ids of one person that lists have at least; of a person with so many, all are asked for.
 const LISTED_IDS: usize = 1_000;
