@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::definitions::collect::Slots;
+use crate::history::{History, PersonProperties};
 use crate::prepare::error::PrepareError;
 use crate::tape::{Cursor, Key, Value};
 use crate::warnings::Kind;
@@ -21,6 +22,8 @@ pub(super) struct Envelope<'a> {
     pub(super) sent_at: Option<Value<'a>>,
     /// `historical_migration`: whether the sender imports past events.
     pub(super) is_historical: bool,
+    /// `import`, of a whole import: how its events change persons.
+    import: Option<Cursor<'a>>,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
     /// Whether `batch` is present and not an array.
@@ -79,9 +82,23 @@ impl<'a> Envelope<'a> {
             ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
             ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
             ("historical_migration", given) => self.is_historical = given == Value::Boolean(true),
+            ("import", _) => self.import = Some(*value),
             _ => {}
         }
         value.skip();
+    }
+
+    /// What the body says about the past. `import` has a meaning only in a batch that is marked as historical.
+    ///
+    /// # Errors
+    ///
+    /// [`PrepareError::Import`].
+    pub(super) fn history(&self) -> Result<History, PrepareError> {
+        match self.import.filter(|_| self.batch.is_some()) {
+            _ if !self.is_historical => Ok(History::Live),
+            None => Ok(History::Marked),
+            Some(import) => Ok(History::Import(person_properties(import)?)),
+        }
     }
 
     /// Whether the body is a batch whose `batch` is not an array. An event may have a member `batch`
@@ -111,6 +128,23 @@ impl<'a> Envelope<'a> {
             None => event(&mut root),
         }
     }
+}
+
+/// The member `person_properties` of an `import`.
+fn person_properties(mut import: Cursor<'_>) -> Result<PersonProperties, PrepareError> {
+    if !matches!(import.value(), Value::Container { is_object: true, .. }) {
+        return Err(PrepareError::Import);
+    }
+    let mut found = None;
+    import.object(|key, value| {
+        found = match (key.text, value.value()) {
+            ("person_properties", Value::String(word)) => PersonProperties::of(word),
+            _ => None,
+        };
+        value.skip();
+        if found.is_none() { Err(PrepareError::Import) } else { Ok(()) }
+    })?;
+    found.ok_or(PrepareError::Import)
 }
 
 /// The token of one event: at its top, or `token` in its properties, where posthog-js puts it.
@@ -177,6 +211,8 @@ pub(super) struct Fields<'a> {
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
+    /// `person_properties`: what the person had, told beside an event that is imported.
+    pub(super) person: Option<Raw<'a>>,
     /// Whether one of these three has a type that cannot be applied.
     pub(super) is_set_invalid: bool,
     /// Range of the `properties` object.
@@ -249,6 +285,7 @@ impl<'a> Fields<'a> {
             "$set" => self.set = self.kept(take(value), Raw::is_object),
             "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),
             "$unset" => self.unset = self.kept(take(value), Raw::is_container),
+            "person_properties" => self.person = Some(take(value)).filter(Raw::is_object),
             _ => return false,
         }
         true

@@ -133,6 +133,7 @@ impl<'a> Batch<'a, '_> {
                 number: u8::try_from(AUTO_SET.len() + index).ok()?,
                 sets: true,
                 sets_once: !value.is_null(),
+                fills: self.history.fills(),
                 is_noise: is_noise(names.0),
                 value: start..u32::try_from(text.len()).ok()?,
             });
