@@ -7,6 +7,7 @@ pub mod flush;
 pub mod health;
 mod help;
 mod idle;
+pub mod import;
 pub mod inspect;
 pub mod keys;
 pub mod load;
@@ -43,6 +44,9 @@ pub struct Cli {
 const SERVE_HELP: &str = "Sizes are bytes or carry a unit (64MiB); times carry one (500ms, 10s, 5m). \
      A flag overrides its variable, the variable overrides the file of --config.";
 
+/// Help text below the options of `weir import`.
+const IMPORT_HELP: &str = "weir help imports has what to export from each source.";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
@@ -54,6 +58,9 @@ enum Command {
     Flush(flush::FlushArgs),
     /// Send synthetic events to a server and report throughput, latency and CPU time
     Load(load::LoadArgs),
+    /// Import what another system has exported
+    #[command(after_help = IMPORT_HELP)]
+    Import(Box<import::ImportArgs>),
     /// Show the contents of a data directory, or check it for damage
     Inspect(inspect::InspectArgs),
     /// Create, list and revoke personal API keys
@@ -110,6 +117,7 @@ pub fn run(
         Command::Query(args) => query::run(args, clock),
         Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
+        Command::Import(args) => small_runtime()?.block_on(import::run(*args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),

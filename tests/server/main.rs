@@ -61,6 +61,7 @@ mod hogql_forms;
 mod hostile_sql;
 mod http2;
 mod identity;
+mod import;
 mod insight_cache;
 mod insight_pages;
 mod insight_requests;
