@@ -20,6 +20,7 @@ use weir_identity::change::OpKind;
 mod auto_set;
 mod bodies;
 mod dropped;
+mod imported;
 mod imports;
 mod members;
 mod oracle;
