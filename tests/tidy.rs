@@ -25,6 +25,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "wire/repair",
         ],
     ),
+    ("hyper_rustls", &["cli"]),
     ("ipnetwork", &["base/config"]),
     ("maud", &["http/routes/pages", "web"]),
     ("maxminddb", &["event/geoip"]),

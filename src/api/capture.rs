@@ -61,6 +61,21 @@ pub struct Batch {
     pub historical_migration: Option<bool>,
     /// When they were sent, by the clock of the sender.
     pub sent_at: Option<String>,
+    /// With historical_migration: the events were stored elsewhere.
+    pub import: Option<Import>,
+}
+
+/// How an import changes persons.
+#[derive(Debug, JsonSchema)]
+#[schemars(inline)]
+pub struct Import {
+    /// What happens to properties of persons, which an event may have beside it under the same name: fill sets those that a
+    /// person lacks.
+    #[schemars(extend("enum" = ["fill", "overwrite", "ignore"]))]
+    pub person_properties: String,
+    /// With events they are stored and change no person and no group; with persons they change these and are not stored.
+    #[schemars(extend("enum" = ["events", "persons", null]))]
+    pub only: Option<String>,
 }
 
 /// Events: one, a batch, or a list as old SDKs send it.

@@ -123,9 +123,10 @@ fn unprepared(error: &PrepareError) -> Refusal {
             Refusal::TooLarge(error.to_string())
         }
         PrepareError::Crowded => Refusal::Unavailable("too many bytes are in flight"),
-        PrepareError::Malformed(_) | PrepareError::NoObject | PrepareError::BatchNotArray => {
-            Refusal::Unparsable(error.to_string())
-        }
+        PrepareError::Malformed(_)
+        | PrepareError::NoObject
+        | PrepareError::BatchNotArray
+        | PrepareError::Import => Refusal::Unparsable(error.to_string()),
         PrepareError::Batch(error) => match error {
             BatchError::Shape(what) => Refusal::Unparsable((*what).to_owned()),
             BatchError::CreatedAt => Refusal::InvalidBatch(error.to_string()),

@@ -21,6 +21,12 @@ pub enum PrepareError {
     /// It is an empty array or batch.
     #[error("the request holds no event")]
     NoEvents,
+    /// Its `import` is not what an import has.
+    #[error(
+        "import is not an object with person_properties, one of fill, overwrite and ignore, and only, which is absent or \
+         one of events and persons"
+    )]
+    Import,
     /// It has no token.
     #[error("the request holds no project API key")]
     NoToken,
@@ -58,6 +64,7 @@ impl PrepareError {
             | Self::NoObject
             | Self::BatchNotArray
             | Self::NoEvents
+            | Self::Import
             | Self::InconsistentTokens
             | Self::Batch(_) => Kind::Invalid,
         }

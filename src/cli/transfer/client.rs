@@ -1,0 +1,108 @@
+//! HTTP client for one server, over http or https, with its key: [`Client`].
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Request, header};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use url::Url;
+
+use weir_transfer::server::{ANSWER_MAX_BYTES, Call, Http, NoReply, Reply};
+
+/// A client whose connections are kept open. It follows no redirect.
+#[derive(Debug)]
+pub(super) struct Client {
+    base: Url,
+    key: header::HeaderValue,
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client for the server at `url`.
+    pub(super) fn new(url: &Url, key: &str, timeout: Duration) -> anyhow::Result<Self> {
+        let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+        ensure!(is_http, "{url} is not an address of http or https");
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        ensure!(is_plain, "an address with a name or a password is not supported");
+        let base = url.join("/").with_context(|| format!("{url} is not an address"))?;
+        ensure!(
+            url.path().trim_end_matches('/').is_empty(),
+            "{url} has a path; give the address of the server alone, {base}"
+        );
+        let mut key = header::HeaderValue::from_str(&format!("Bearer {}", key.trim()))
+            .ok()
+            .context("a key has characters that no key has")?;
+        key.set_sensitive(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_native_roots()
+            .context("the certificates of this machine cannot be read")?
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { base, key, http, timeout })
+    }
+
+    async fn once(&self, call: Call) -> Result<Reply, NoReply> {
+        let unreachable = |error: &dyn std::error::Error| NoReply::Unreachable(chain(error));
+        let address = self.base.join(&call.path);
+        let address = address.map_err(|error| unreachable(&error))?;
+        // A path such as `//host/` would lead elsewhere.
+        if address.origin() != self.base.origin() {
+            return Err(NoReply::Unreachable("the path leads to another host".to_owned()));
+        }
+        let request = Request::builder()
+            .method(call.method)
+            .uri(address.as_str())
+            .header(header::AUTHORIZATION, self.key.clone())
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(call.body.unwrap_or_default()));
+        let request = request.map_err(|error| unreachable(&error))?;
+        let response = self.http.request(request).await.map_err(|error| unreachable(&error))?;
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
+        let body = body.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+            true => NoReply::TooLarge,
+            false => NoReply::Unreachable(chain(&*error)),
+        })?;
+        let retry_after = retry_after.map(Duration::from_secs);
+        Ok(Reply { status, retry_after, body: body.to_bytes() })
+    }
+}
+
+impl Http for Client {
+    fn base(&self) -> &Url {
+        &self.base
+    }
+
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Reply, NoReply>> {
+        let answer = tokio::time::timeout(self.timeout, self.once(call));
+        async move { answer.await.unwrap_or(Err(NoReply::Late(self.timeout))) }.boxed()
+    }
+
+    fn pause(&self, duration: Duration) -> BoxFuture<'_, ()> {
+        tokio::time::sleep(duration).boxed()
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
