@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod environment;
+pub mod export;
 pub mod failure;
 pub mod flush;
 pub mod health;
@@ -58,6 +59,8 @@ enum Command {
     Flush(flush::FlushArgs),
     /// Send synthetic events to a server and report throughput, latency and CPU time
     Load(load::LoadArgs),
+    /// Export events, persons, definitions, flags, or all of a project
+    Export(Box<export::ExportArgs>),
     /// Import what another system has exported
     #[command(after_help = IMPORT_HELP)]
     Import(Box<import::ImportArgs>),
@@ -117,6 +120,7 @@ pub fn run(
         Command::Query(args) => query::run(args, clock),
         Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
+        Command::Export(args) => small_runtime()?.block_on(export::run(*args)),
         Command::Import(args) => small_runtime()?.block_on(import::run(*args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),

@@ -134,6 +134,7 @@ pages! {
         after: "curl $URL/static/array.js >array.js; grep -q posthog array.js",
         ..page("src/guide/sdks.md")
     };
+    imports page("src/guide/imports.md");
     persons page("src/guide/persons.md");
     flags page("src/guide/flags.md");
     queries page("src/guide/queries.md");

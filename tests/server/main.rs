@@ -38,6 +38,7 @@ mod errors;
 mod event_definitions;
 mod events;
 mod exact_columns;
+mod export;
 mod expressions;
 mod feature_flags;
 mod filters;
