@@ -44,7 +44,7 @@ macro_rules! pages {
 pages! {
     install "guide/install.md" "packages: archive, wheel, deb, npm, container image",
     sdks "guide/sdks.md" "send events: SDKs, websites, curl, synthetic events",
-    imports "guide/imports.md" "import from other systems, export, and back",
+    imports "guide/imports.md" "import from PostHog, Mixpanel, Amplitude and others; export",
     posthog "guide/posthog.md" "copy a project of a running PostHog or Weir, references and all",
     persons "guide/persons.md" "find, change, delete and split persons; projects and keys",
     flags "guide/flags.md" "feature flags, OpenFeature, local evaluation",

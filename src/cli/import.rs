@@ -2,7 +2,7 @@
 //!
 //! One thread reads the files, maps rows to events ([`weir_import`]) and puts them into batches, one for each lane; a lane
 //! sends one batch at a time, and all events of a distinct id go the same lane, so that they arrive in the order of the
-//! file. What the server has acknowledged is written down ([`job`]), so that an import that was interrupted continues
+//! file. What the server has acknowledged is written down (`job.rs`), so that an import that was interrupted continues
 //! where it was. It may also begin again: ids of events are functions of rows, and the server stores each once.
 
 mod delivery;

@@ -42,7 +42,7 @@ impl Ids {
     }
 
     /// The id of an event without one, made of its row. Equal rows of a file are different events, told apart by their
-    /// ordinals, as long as there are not more than [`ORDINALS_MAX_ROWS`] such rows between them.
+    /// ordinals, as long as there is not more than a million of such rows between them.
     pub fn of_row(&mut self, canonical: &str) -> Uuid {
         let id = self.of_name(canonical);
         match self.ordinals.next(id) {

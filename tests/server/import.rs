@@ -63,6 +63,14 @@ fn report(output: &Output) -> Value {
     })
 }
 
+/// A line of the rejects, without the row, which may be nested deeper than a value can be.
+#[derive(Debug, serde::Deserialize)]
+struct Reject {
+    file: String,
+    line: u64,
+    reason: String,
+}
+
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content).expect("memory");
@@ -325,18 +333,14 @@ fn damage_is_told_and_costs_only_what_is_damaged() {
         })
         .collect();
     let rejects = fs::read_to_string(read["rejects"].as_str().unwrap()).unwrap();
-    let rejects: Vec<Value> =
+    let rejects: Vec<Reject> =
         rejects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // Each row is an event or a reject.
     assert_eq!(kept.len() + rejects.len(), bad.len() + 1, "{kept:?} {rejects:?}");
     let reason = |line: u64| {
-        let found = rejects.iter().find(|reject| {
-            reject["line"] == line && reject["file"].as_str().unwrap().ends_with("b.jsonl")
-        });
-        found.unwrap_or_else(|| panic!("{line}: {rejects:?}"))["reason"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let is_it = |reject: &&Reject| reject.line == line && reject.file.ends_with("b.jsonl");
+        let found = rejects.iter().find(is_it);
+        found.unwrap_or_else(|| panic!("{line}: {rejects:?}")).reason.clone()
     };
     assert!(kept.contains(&3_001) && kept.contains(&3_005), "{kept:?}");
     assert!(reason(2).contains("no JSON object"));
