@@ -10,6 +10,8 @@
 #     openfeature-python/               Python environment with OpenFeature's SDK and its provider of remote evaluation
 #     openfeature-node/                 node_modules with the same
 #     opentelemetry-python/             Python environment with OpenTelemetry's SDK, its exporter, and that of `posthog`
+#     mcp-python/                       Python environment with the official client of the Model Context Protocol
+#     mcp-node/                         node_modules with the same for TypeScript, both of its generations
 #     lz-string/                        node_modules with the JavaScript reference of LZ-string
 #     axe/                              node_modules with `axe-core`, which finds what is not accessible on a page
 #     geoip/                            databases of places that MaxMind tests its readers with
@@ -132,6 +134,8 @@ node_env posthog-js posthog-js@1.449.2 playwright-core@1.65.1
 python_env openfeature-python openfeature-sdk==0.10.0 openfeature-provider-ofrep==0.3.0
 python_env opentelemetry-python posthog==7.91.1 opentelemetry-sdk==1.45.2 opentelemetry-exporter-otlp-proto-http==1.45.2
 node_env openfeature-node @openfeature/server-sdk@1.23.0 @openfeature/ofrep-core@0.1.4 @openfeature/ofrep-provider@0.1.3
+python_env mcp-python mcp==2.3.0
+node_env mcp-node @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0
 node_env lz-string lz-string@1.5.0
 node_env axe axe-core@4.14.1
 geoip_databases 5.1.0

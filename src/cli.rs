@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod keys;
 pub mod load;
 pub mod login;
+pub mod mcp;
 pub mod migrate;
 pub mod moving;
 pub mod query;
@@ -80,6 +81,8 @@ enum Command {
     Move(moving::MoveArgs),
     /// Move the metadata of a data directory to PostgreSQL
     Migrate(migrate::MigrateArgs),
+    /// Let an assistant use a server: the Model Context Protocol over standard input and output
+    Mcp(mcp::McpArgs),
     /// Ask a server on this machine whether it lives; fails if it does not
     Health(health::HealthArgs),
     /// Print the version
@@ -135,6 +138,7 @@ pub fn run(
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),
         Command::Migrate(args) => migrate::run(args, clock),
+        Command::Mcp(args) => mcp::run(args),
         Command::Health(args) => health::run(&args),
         Command::Version => Ok(writeln!(std::io::stdout(), "weir {version}")?),
     }

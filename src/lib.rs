@@ -259,6 +259,8 @@
 //! - Long-lived responses, such as streams, end with the key, session or token of their request
 //!   ([`weir_http::revocation`]).
 //!   `tests/server/revocation.rs`
+//! - An assistant sees what the API would show its key, with the same numbers, and changes a flag only as it was shown.
+//!   `http/routes/mcp/token.rs`, `tests/server/mcp.rs` with released clients
 //! - No key lets anybody do, see or publish what the key itself does not allow.
 //!   `tests/server/accounts.rs`, `tests/server/sharing.rs`
 //! - No guesses at the password of a link lock out those who have it.
@@ -337,6 +339,7 @@
 //! - endpoint: a line in `http/table.rs`, and in `http/routes/` an [`weir_http::operation::Operation`]: its parameters
 //!   are an `input!` (its body a `body!`), its response a type of [`weir_api`]; `schemas/openapi.json` is generated
 //!   from these. For SDKs: `http/public.rs`.
+//! - tool for assistants: its arguments in `api/nodes/tools.rs`, a row of `http/routes/mcp/tools.rs`.
 //! - setting that SDKs load when they start: `wire/remote_config.rs`.
 //! - encoding or body format of an SDK: `wire`; its meaning: `ingest/normalize/`.
 //! - name of an attribute of a span: `wire/otlp/mapping.rs`.

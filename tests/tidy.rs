@@ -19,6 +19,7 @@ const DOORS: &[(&str, &[&str])] = &[
         "hex",
         &[
             "http/conditional",
+            "http/routes/mcp/token",
             "metadata/secrets",
             "query/functions/codes",
             "web/assets",
@@ -29,7 +30,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("ipnetwork", &["base/config"]),
     ("maud", &["http/routes/pages", "web"]),
     ("maxminddb", &["event/geoip"]),
-    ("ring", &["metadata/passwords"]),
+    ("ring", &["http/routes/mcp/token", "metadata/passwords"]),
     ("semver", &["event/predicate"]),
     ("toml", &["base/config"]),
 ];

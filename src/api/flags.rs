@@ -362,6 +362,27 @@ pub struct PropertyTrace {
     pub explanation: String,
 }
 
+/// What a change would make of a flag.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct FlagPreview {
+    /// The version of the flag that would be changed.
+    pub version: i64,
+    /// The fields that would differ.
+    pub changes: Vec<FlagDifference>,
+}
+
+/// A field that a change would make another.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+pub struct FlagDifference {
+    /// Its name, of a part of the filters `filters.groups` and the like.
+    pub field: String,
+    /// As it is.
+    pub before: Value,
+    /// As it would be.
+    pub after: Value,
+}
+
 /// How many persons or groups a condition matches.
 #[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Audience {

@@ -14,4 +14,5 @@ pub mod older;
 pub mod paths;
 mod reasons;
 pub mod series;
+pub mod tools;
 pub mod wrapper;

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
 use crate::cli::{descriptors, login};
+use crate::guide::PAGES;
 use weir_app::directory::MetadataPolicy;
 use weir_app::error::OpenError;
 use weir_app::lease::Held;
@@ -30,6 +31,7 @@ use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
 use weir_http::limits::Limits;
 use weir_http::router::Router;
+use weir_http::routes::llms::Guide;
 use weir_http::standby::Standby;
 use weir_metadata::Metadata;
 use weir_metadata::bootstrap::{FirstStart, Started};
@@ -273,7 +275,8 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         lease.watch_log(rivals);
     }
     refresh_metadata(&back, app.node.metadata.clone());
-    let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
+    let router = Router::new(app.clone(), secret, front.shutdown().clone()).with_guide(guide());
+    let router = Arc::new(router);
     let serving = weir_http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
         stop_signal.await;
@@ -300,6 +303,12 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     app.shard.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
     Ok(Some(Served { app, back, lock, lease }))
+}
+
+/// The pages of the guide that are about using a server.
+fn guide() -> Guide {
+    let pages = PAGES.iter().filter(|page| page.topic != "contributing");
+    Guide::new(pages.map(|page| (page.topic, page.summary, page.text)).collect())
 }
 
 /// Opens the engines. A server that finds that everything was moved away releases the lease, so that a move that did

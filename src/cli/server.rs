@@ -1,12 +1,15 @@
-//! HTTP client of the commands, for requests to a running server: [`ask`].
+//! HTTP client of the commands, for requests to a running server: [`ask`], and [`post`] for those who read the status.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::Method;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+
+/// Longest answer of [`post`], in bytes.
+const ANSWER_MAX_BYTES: usize = 16 << 20;
 
 /// Posts `body` as JSON to `url`, with `key` as the bearer token, and returns the body of the response.
 ///
@@ -33,4 +36,34 @@ pub(super) async fn ask(url: &str, key: &str, body: &Value) -> anyhow::Result<By
         }
     }
     Ok(body)
+}
+
+/// Posts JSON to `url` with further headers, and returns the status and the body of the response.
+///
+/// # Errors
+///
+/// The server cannot be reached, or its answer is longer than 16 MiB.
+pub(super) async fn post(
+    url: &str,
+    key: &str,
+    headers: &[(&'static str, String)],
+    body: Bytes,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let mut request = hyper::Request::builder()
+        .method(Method::POST)
+        .uri(url)
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(Full::new(body));
+    let request = request.with_context(|| format!("{url} is not a valid URL of a server"))?;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.request(request).await.with_context(|| format!("cannot reach {url}"))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
+    let body = body.map_err(|error| anyhow!("the answer of {url} is broken: {error}"))?;
+    Ok((status, body.to_bytes()))
 }

@@ -1,5 +1,5 @@
 //! Table of the public endpoints: [`PUBLIC`]. For SDKs, browsers, proxies and probes. Only the definitions of flags and
-//! the payload of a flag, which are for servers, take a personal key. [`find`] looks up a request.
+//! the payload of a flag, which are for servers, and the protocol of assistants take a personal key. [`find`] looks up a request.
 //!
 //! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
 //! forms and a redirect would break a preflight. The most frequent paths are listed first.
@@ -58,6 +58,11 @@ pub const PUBLIC: &[Line] = &[
     on("GET POST", "/shared/:share",          |values| Public::Shared(text(values, 0))),
     on("GET POST", "/shared_dashboard/:share", |values| Public::Shared(text(values, 0))),
     on("GET POST", "/embedded/:share",        |values| Public::Shared(text(values, 0))),
+
+    on("POST",     "/mcp",                    |_| Public::Mcp(String::new())),
+    on("POST",     "/mcp/:project",           |values| Public::Mcp(text(values, 0))),
+    on("GET",      "/llms.txt",               |_| Public::Llms),
+    on("GET",      "/llms-full.txt",          |_| Public::LlmsFull),
 
     on("GET",      "/api/schema",             |_| Public::Description),
     on("GET",      "/",                       |_| Public::Root),
@@ -120,6 +125,12 @@ pub enum Public {
     FlagEvents,
     /// A shared document, by the token of its link, with `.json` or without; or the password of the link.
     Shared(String),
+    /// The protocol of assistants; the project of the path, if it has one. Takes a personal key.
+    Mcp(String),
+    /// What the server is, for models.
+    Llms,
+    /// The guide, for models.
+    LlmsFull,
 }
 
 /// One row of the table.
@@ -225,7 +236,16 @@ fn payload(values: &[&str]) -> Public {
 impl Public {
     /// Whether SDKs or probes poll it.
     pub fn is_routine(&self) -> bool {
-        !matches!(self, Self::Root | Self::Description | Self::FlagEvents | Self::Shared(_))
+        !matches!(
+            self,
+            Self::Root
+                | Self::Description
+                | Self::FlagEvents
+                | Self::Shared(_)
+                | Self::Mcp(_)
+                | Self::Llms
+                | Self::LlmsFull
+        )
     }
 
     /// Whether it is a health probe of an orchestrator or a monitor, which has to be answered under overload too.
@@ -255,6 +275,9 @@ impl Public {
             Self::OfrepOne(_) => "ofrep_one",
             Self::FlagEvents => "flag_events",
             Self::Shared(_) => "shared",
+            Self::Mcp(_) => "mcp",
+            Self::Llms => "llms",
+            Self::LlmsFull => "llms_full",
         }
     }
 }
@@ -371,6 +394,12 @@ mod tests {
                 "/api/projects/:project/feature_flags/local_evaluation",
                 definitions(":project"),
             ),
+            ("POST", "/mcp", Found::Endpoint(Public::Mcp(String::new()))),
+            ("POST", "/mcp/7", Found::Endpoint(Public::Mcp("7".to_owned()))),
+            ("GET", "/mcp", wrong(POST)),
+            ("DELETE", "/mcp", wrong(POST)),
+            ("GET", "/llms.txt", Found::Endpoint(Public::Llms)),
+            ("GET", "/llms-full.txt", Found::Endpoint(Public::LlmsFull)),
             ("GET", "/api/schema", Found::Endpoint(Public::Description)),
             ("GET", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
             ("GET", "/embedded/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),

@@ -341,6 +341,14 @@ impl Problem {
         &self.detail
     }
 
+    /// The name of the field at fault.
+    pub fn field(&self) -> Option<&str> {
+        match &self.attr {
+            Attr::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The same with `attr`: the field at fault, null, or absent.
     #[must_use]
     pub fn with_attr(mut self, attr: Attr) -> Self {

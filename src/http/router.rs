@@ -19,10 +19,11 @@ use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::shared;
 use crate::routes::internal::Internal;
+use crate::routes::llms::Guide;
 use crate::routes::pages::visit::Desk;
 use crate::routes::{
     capture, capture_v1, description, discarded, flag_events, flags, health, internal, landing,
-    lists, local_evaluation, ofrep, otel, pages, remote_config, static_files,
+    lists, local_evaluation, mcp, ofrep, otel, pages, remote_config, static_files,
 };
 use crate::table::{Found, Managed};
 use crate::throttle::{Attempts, Throttle};
@@ -54,6 +55,8 @@ pub struct Router {
     ending: Shutdown,
     /// Secret in the lock file. It proves that a command may read the data directory.
     secret: Arc<str>,
+    /// The guide, for models.
+    guide: Guide,
 }
 
 /// The endpoint of a request.
@@ -143,7 +146,14 @@ impl Router {
         let desk = Arc::new(desk);
         // A test checks that the description can be read; without it bodies may have any fields.
         let bodies = Bodies::described();
-        Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }
+        let guide = Guide::default();
+        Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret, guide }
+    }
+
+    /// The same with the pages of the guide.
+    #[must_use]
+    pub fn with_guide(self, guide: Guide) -> Self {
+        Self { guide, ..self }
     }
 
     /// Returns the response at once if the endpoint waits for nothing; else returns its future.
@@ -204,10 +214,21 @@ impl Router {
                     false => Ok(pages::shared::page(app, &self.links, &file, request).await),
                 }
             }),
+            Public::Mcp(project) => later(self.converse(project, request)),
+            Public::Llms => now(Ok(self.guide.short(app, &request))),
+            Public::LlmsFull => now(Ok(self.guide.whole(&request))),
             Public::FlagEvents => {
                 now(flag_events::events(app, &self.subscribers, &self.ending, &request))
             }
         }
+    }
+
+    /// Answers an assistant.
+    async fn converse(&self, project: String, request: Request) -> Result<Response, Problem> {
+        let asker = mcp::asker(&self.app, &request)?;
+        self.note_use(&asker.key);
+        let own = (&self.throttle, &*self.secret);
+        mcp::answer(&self.app, own, (asker, &project), request).await
     }
 
     /// Steps common to all management endpoints: authenticates the key, checks its rate limit, finds

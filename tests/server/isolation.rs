@@ -9,6 +9,7 @@ use weir_http::public::PUBLIC;
 use weir_http::table::{Endpoint, TABLE};
 
 use crate::harness::{Answer, KEY, TOKEN, TestServer, send_known_fields};
+use crate::mcp::nothing_is_told_of_others;
 use crate::owner::{Owner, fill_in, settle, strip, text, with};
 
 /// Parameters that endpoints need, or that search for somebody; `SECRET` is the searched name. All other
@@ -402,6 +403,7 @@ fn projects_never_see_each_other() {
             tables_have_what_is_mine(&server, (me, you), round);
             keys_of_one_project_open_no_other(&server, (me, you), round);
             public_endpoints_tell_of_one_project(&server, (me, you), round);
+            nothing_is_told_of_others(&server, &key_of(&server, me.project), (me, you));
             plans_tell_of_no_files(&server, (me, you), round);
             if round == "in files" {
                 files_are_no_tables(&server, (me, you));
@@ -659,10 +661,10 @@ fn public_endpoints_tell_of_one_project(
         let body = if method == "GET" { String::new() } else { body.to_string() };
         server.send(method, &format!("{path}?token={token}"), &headers, body)
     };
-    // The answer of the first has no end, and says no more than that something changed; that of the other
-    // is the same for everybody, and has many words.
+    // The answer of the first has no end, and says no more than that something changed; those of the others
+    // are the same for everybody, and have many words.
     for line in PUBLIC {
-        if ["/flags/events", "/api/schema"].contains(&line.path) {
+        if ["/flags/events", "/api/schema", "/llms.txt", "/llms-full.txt"].contains(&line.path) {
             continue;
         }
         for method in line.methods() {

@@ -76,6 +76,7 @@ mod limits;
 mod lists;
 mod live_page;
 mod local_evaluation;
+mod mcp;
 mod merged_persons;
 mod merges;
 mod nested_json;

@@ -330,6 +330,32 @@ macro_rules! list {
     };
 }
 
+const MCP: &str = "Tools for assistants: a message of the Model Context Protocol, as one request of streamable HTTP";
+const MCP_NOTES: &str = "Revisions 2025-03-26 to 2026-07-28. The tools, resources and prompts describe themselves \
+    (tools/list); the page assistants of the guide says how clients are set up.";
+const MCP_BODY: &[(&str, Content)] = &[(JSON, Content::Any)];
+const MCP_KEY: &[(&str, &[&str])] = &[("personalKey", &[])];
+const MCP_REPLIES: &[(&str, Answer)] = &[
+    ("200", Own(Reply::new("The answer").with(MCP_BODY))),
+    ("202", Own(Reply::new("Nothing to answer"))),
+    ("400", Own(Reply::new("No message of the protocol").with(&[(JSON, of::<AnyObject>())]))),
+    ("401", Shared("Unauthorized")),
+    ("403", Shared("Forbidden")),
+    (
+        "404",
+        Own(Reply::new("No such project, or no such method").with(&[(JSON, of::<AnyObject>())])),
+    ),
+    SLOW,
+    TOO_LARGE,
+    ("415", Shared("UnsupportedMediaType")),
+    ("429", Shared("Throttled")),
+    UNAVAILABLE,
+];
+const TEXT: Reply = Reply::new("The text")
+    .headed(&["ETag", "Cache-Control"])
+    .with(&[("text/plain", Content::Text)]);
+const TEXT_REPLIES: &[(&str, Answer)] = &[("200", Own(TEXT)), NOT_MODIFIED, UNAVAILABLE];
+
 const ERROR_OR_PAGE: &[(&str, Content)] = &[(JSON, of::<Error>()), (HTML, Content::Text)];
 const LEADS_NOWHERE: (&str, Answer) =
     ("404", Own(Reply::new("The link leads nowhere").with(ERROR_OR_PAGE)));
@@ -418,6 +444,13 @@ const ITEMS: &[Item] = &[
                        SLOW, TOO_LARGE, ("429", Own(Reply::new("Too many guesses of this address, or at this link").headed(&["Retry-After"]).with(ERROR_OR_PAGE))), CANNOT]),
     ]),
 
+    one(&["/mcp"], &[
+        post("mcp_create", "server", MCP).notes(MCP_NOTES).body(MCP_BODY).by(MCP_KEY).answers(MCP_REPLIES)
+            .takes(&[of_query(Parameter::text("project").about("The number of the project; the current one of the key's user without it"))]),
+    ]),
+    one(&["/mcp/:project"], &[post("mcp_project_create", "server", MCP).notes(MCP_NOTES).body(MCP_BODY).by(MCP_KEY).answers(MCP_REPLIES)]),
+    one(&["/llms.txt"], &[get("llms_retrieve", "server", "What the server is, for models").takes(&[IF_NONE_MATCH]).answers(TEXT_REPLIES)]),
+    one(&["/llms-full.txt"], &[get("llms_full_retrieve", "server", "The guide as one text, for models").takes(&[IF_NONE_MATCH]).answers(TEXT_REPLIES)]),
     one(&["/api/schema"], &[
         get("schema_retrieve", "server", "This description").takes(&[IF_NONE_MATCH])
             .answers(&[("200", Own(Reply::new("The description").headed(&["ETag", "Cache-Control"]).with(&[(JSON, of::<AnyObject>())]))), NOT_MODIFIED, UNAVAILABLE]),

@@ -10,6 +10,7 @@ pub mod bulk;
 pub mod copy;
 pub mod evaluations;
 pub mod filter;
+pub mod preview;
 pub mod role_access;
 pub mod rollout;
 pub mod status;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query;
+use crate::routes::{mcp, query};
 use weir_app::App;
 use weir_app::flush::FlushError;
 use weir_metadata::secrets::KeyHash;
@@ -20,6 +20,8 @@ pub enum Internal {
     Flush,
     /// `/_internal/overview`: contents of the data directory, for `weir inspect`.
     Overview,
+    /// `/_internal/mcp`: messages of an assistant, for `weir mcp`.
+    Mcp,
 }
 
 impl Internal {
@@ -29,6 +31,7 @@ impl Internal {
             "query" => Some(Self::Query),
             "flush" => Some(Self::Flush),
             "overview" => Some(Self::Overview),
+            "mcp" => Some(Self::Mcp),
             _ => None,
         }
     }
@@ -39,6 +42,7 @@ impl Internal {
             Self::Query => "internal_query",
             Self::Flush => "internal_flush",
             Self::Overview => "internal_overview",
+            Self::Mcp => "internal_mcp",
         }
     }
 }
@@ -61,6 +65,7 @@ pub async fn internal(
     match what {
         Internal::Query => query::internal(app, request).await,
         Internal::Flush => flush(app).await,
+        Internal::Mcp => mcp::internal(app, secret, request).await,
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;

@@ -109,6 +109,16 @@ impl Query {
         Self::of(QueryBody::Node(json!({"kind": query_node::SQL, "query": sql})))
     }
 
+    /// A query of a node.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a field that is not known.
+    pub(in crate::routes) fn node(node: Value) -> Result<Self, Problem> {
+        check::check(&node).map_err(|error| insight::invalid(&error))?;
+        Ok(Self::of(QueryBody::Node(node)))
+    }
+
     /// A query for the result of SQL as a file.
     pub(in crate::routes) fn file(sql: &str, format: Format) -> Self {
         Self::of(QueryBody::Text(sql.to_owned(), format))

@@ -64,6 +64,25 @@ impl Metadata {
         Box::pin(write.update_flag(user, before, patch)).await
     }
 
+    /// What a change would make of a flag, without making it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Metadata::update_flag`].
+    pub async fn preview_flag(
+        &self,
+        project: ProjectId,
+        user: UserId,
+        id: FlagId,
+        patch: FlagPatch,
+    ) -> Result<FlagUpdate, MetadataError> {
+        let mut write = self.begin().await?;
+        let before = rows::by_id(write.connection(), project, id).await?;
+        let before = before.ok_or(MetadataError::NotFound("flag"))?;
+        let after = write.flag_after(user, &before, patch)?;
+        Ok(FlagUpdate { before: Arc::new(before), after: Arc::new(after) })
+    }
+
     /// A flag of a project, deleted or not.
     ///
     /// # Errors
@@ -146,14 +165,11 @@ impl Write {
         &mut self,
         user: UserId,
         before: &StoredFlag,
-        mut patch: FlagPatch,
+        patch: FlagPatch,
         trigger: Option<Value>,
     ) -> Result<(), MetadataError> {
         let (project, id) = (before.project, before.id);
-        self.check_editor(user, before)?;
-        locking::settle(before, &mut patch, &self.base)?;
-        let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
-        after.last_modified_by = Some(user);
+        let after = self.flag_after(user, before, patch)?;
         if after.key != before.key {
             rows::purge_deleted(self.connection(), project, &after.key, id).await?;
             if let Some(dashboard) = after.usage_dashboard {
@@ -161,6 +177,20 @@ impl Write {
             }
         }
         self.change_triggered(user, before, &after, trigger).await.map_err(key_race)
+    }
+
+    /// What a change makes of a flag, after all checks.
+    fn flag_after(
+        &self,
+        user: UserId,
+        before: &StoredFlag,
+        mut patch: FlagPatch,
+    ) -> Result<StoredFlag, MetadataError> {
+        self.check_editor(user, before)?;
+        locking::settle(before, &mut patch, &self.base)?;
+        let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
+        after.last_modified_by = Some(user);
+        Ok(after)
     }
 
     /// A flag as written in this transaction.

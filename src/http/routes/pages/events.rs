@@ -62,7 +62,10 @@ fn list_of(wanted: &Wanted, page: part::Page) -> Result<List, Problem> {
 }
 
 /// The events of a list, and whether there may be more after them.
-pub(super) async fn load(asking: &Asking, list: List) -> Result<(Vec<Drawn>, bool), Problem> {
+pub(in crate::routes) async fn load(
+    asking: &Asking,
+    list: List,
+) -> Result<(Vec<Drawn>, bool), Problem> {
     let found = asking.perform(list).await?;
     let has_next = found.has_next();
     let mut held = asking.memory().reservation();

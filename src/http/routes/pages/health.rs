@@ -56,7 +56,7 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-fn figures(app: &App) -> Figures {
+pub(in crate::routes) fn figures(app: &App) -> Figures {
     let (metrics, vitals) = (&app.node.metrics, Vitals::of(app));
     let (table, text) = (TableLabels { table: "events" }, metrics.render());
     let (now, accepted) = (app.node.clock.monotonic(), metrics.events_accepted.get());
@@ -160,7 +160,7 @@ pub(super) fn not_stored(app: &App) -> shown::NotStored {
 }
 
 /// Refused requests of some endpoints by reason, most frequent first.
-fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
+pub(in crate::routes) fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
     let counts = app.node.metrics.refused.counts().into_iter();
     let refusal = |((route, status, code), Count { requests, last_at })| Refusal {
         route,
@@ -172,7 +172,7 @@ fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
     counts.filter(|((route, ..), _)| is_wanted(route)).map(refusal).take(REFUSED_MAX).collect()
 }
 
-fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
+pub(in crate::routes) fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
     let slow = app.node.slow.of(project, app.node.clock.now()).into_iter();
     let row = |SlowQuestion { at, took, is_answered, text }| shown::SlowQuery {
         at,

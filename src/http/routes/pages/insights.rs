@@ -2,11 +2,11 @@
 //! insights. Results come from the functions of `POST query/`, with their cache.
 
 pub(super) mod arrange;
-pub(super) mod boards;
-pub(super) mod load;
+pub(in crate::routes) mod boards;
+pub(in crate::routes) mod load;
 mod next;
 pub(super) mod people;
-pub(super) mod saved;
+pub(in crate::routes) mod saved;
 #[cfg(test)]
 mod tests;
 pub(super) mod transfer;
@@ -245,7 +245,7 @@ async fn computed(
 }
 
 /// The time range of a query with a range of dates, as of a moment; `None` if it cannot be determined.
-fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
+pub(in crate::routes) fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
     let selection = Selection::of(nodes::Insight::read(query, "").ok()?).ok()?;
     let interval = Interval::parse(stored::interval_of(query)).ok()?;
     let owner = insight::settings(project);

@@ -163,11 +163,7 @@ impl Visit {
         request: Request,
         desk: &Arc<Desk>,
     ) -> Self {
-        let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
-        let server = base_url(&request, app.node.config.http.public_url.as_deref());
-        let held = Mutex::default();
-        let memory = request.memory();
-        let asking = Arc::new(Asking { app, asker, zone, server, memory, held });
+        let asking = Arc::new(Asking::new(app, asker, &request));
         Self { asking, parameters, session, request, desk: Arc::clone(desk) }
     }
 
@@ -205,6 +201,14 @@ impl Visit {
 }
 
 impl Asking {
+    /// A caller with the rights of `asker`, by this request.
+    pub(in crate::routes) fn new(app: App, asker: Principal, request: &Request) -> Self {
+        let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
+        let server = base_url(request, app.node.config.http.public_url.as_deref());
+        let (memory, held) = (request.memory(), Mutex::default());
+        Self { app, asker, zone, server, memory, held }
+    }
+
     /// The id of the project.
     pub fn project(&self) -> i64 {
         self.asker.project.id.0

@@ -150,9 +150,9 @@ fn asked(insight: &DocumentText, frame: &Frame) -> Result<Option<Question>, Prob
 }
 
 /// A tile with its place, and its insight in stored form.
-pub(super) struct Placed {
+pub(in crate::routes) struct Placed {
     pub(super) id: i64,
-    pub(super) tile: Tile,
+    pub(in crate::routes) tile: Tile,
     pub(super) is_wide: bool,
     insight: Option<DocumentText>,
     layouts: Map<String, Value>,
@@ -169,7 +169,10 @@ impl Placed {
 }
 
 /// The tiles of a dashboard in the order of their places; tiles of deleted insights are left out.
-pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<Placed>, Problem> {
+pub(in crate::routes) async fn placed(
+    asking: &Asking,
+    dashboard: &Document,
+) -> Result<Vec<Placed>, Problem> {
     let app = &asking.app;
     let mut held = asking.memory().reservation();
     let (tiles, insights) = tiles::placed(app, dashboard, &mut held).await?;

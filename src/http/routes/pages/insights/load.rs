@@ -96,7 +96,7 @@ pub(super) fn listed(one: &DocumentText, snapshot: &Snapshot) -> Result<Saved, M
 }
 
 /// A document in the form for its own page.
-pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
+pub(in crate::routes) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
     let by = document.created_by.and_then(|id| snapshot.user(id));
     let zone = snapshot.project(document.project).and_then(|own| own.timezone.parse().ok());
     let name = [document.text("name"), document.text("derived_name")];
