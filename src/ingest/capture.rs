@@ -174,6 +174,12 @@ pub(super) struct Fields<'a> {
     pub(super) uuid: Option<Value<'a>>,
     pub(super) timestamp: Option<Value<'a>>,
     pub(super) offset: Option<Value<'a>>,
+    /// `id`, by which lists of events name the uuid.
+    pub(super) id: Option<Value<'a>>,
+    /// `elements_chain`, as in lists of events.
+    pub(super) elements_chain: Option<&'a str>,
+    /// `historical_migration` of this event.
+    pub(super) is_historical: bool,
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
@@ -245,6 +251,16 @@ impl<'a> Fields<'a> {
             "uuid" => self.uuid = Some(take(value).value),
             "timestamp" => self.timestamp = Some(take(value).value),
             "offset" => self.offset = Some(take(value).value),
+            "id" => self.id = Some(take(value).value),
+            "elements_chain" => {
+                self.elements_chain = match take(value).value {
+                    Value::String(chain) => Some(chain).filter(|chain| !chain.is_empty()),
+                    _ => None,
+                };
+            }
+            "historical_migration" => {
+                self.is_historical = take(value).value == Value::Boolean(true);
+            }
             // A value that cannot be merged into the properties counts as absent; SDKs send nulls.
             "$set" => self.set = self.kept(take(value), Raw::is_object),
             "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),
