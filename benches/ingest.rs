@@ -37,7 +37,7 @@ use weir_ingest::log_record::LogRecord;
 use weir_ingest::prepare::Preparer;
 use weir_ingest::prepared::Prepared;
 use weir_ingest::project_facts::ProjectFacts;
-use weir_ingest::request::{Protocol, Received};
+use weir_ingest::request::{Protocol, Received, Rules};
 use weir_ingest::tape::{Scratch, Value};
 use weir_storage::delta::TableSpec;
 use weir_storage::exact::ExactColumns;
@@ -93,6 +93,7 @@ fn received() -> Received {
         seed: 1,
         skew_ignored_millis: 0,
         event_max_bytes: EVENT_MAX_BYTES,
+        rules: Rules::default(),
     }
 }
 

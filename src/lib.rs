@@ -70,7 +70,8 @@
 //!    ([`weir_storage::parquet::pages`]), [`weir_storage::delta::DeltaTable::vacuum`] removes replaced files.
 //!    [`weir_storage::tables`] locates all of this, in the data directory or in a bucket ([`weir_storage::remote`], in
 //!    front of it [`weir_storage::cached`]), and [`weir_app::moving`] moves it from one to the other. Events that an
-//!    operator has deleted ([`weir_identity::deletions`]) are left out by flushes and merges, and
+//!    operator has deleted ([`weir_identity::deletions`]), those of deleted projects ([`weir_metadata::removal`],
+//!    [`weir_app::maintenance::projects`]) and those that are too old are left out by flushes and merges, and
 //!    [`weir_app::maintenance::files::Files::erase`] rewrites the files that still contain them. If the disk of a node
 //!    may be lost, persons go into a bucket as well: an image of the identity store
 //!    ([`weir_identity::store::Identities::image`]) is put ([`weir_storage::images`]) when it is due
@@ -209,6 +210,14 @@
 //!   `identity/tests/sequences.rs`
 //! - Deleted events are in no result, leave the files, and do not come back; later ones stay.
 //!   `app/maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9`
+//! - A deleted project is in no result, leaves the files and does not come back, and changes nothing of others, not even
+//!   numbers of persons; its id and its token are not given again.
+//!   `identity/tests/gone.rs`, `metadata/tests/removal.rs`, `app/maintenance/deletions/tests.rs` with power cuts,
+//!   `tests/server/project_deletion.rs` with `kill -9`
+//! - Events older than their project keeps them are in no result and leave the files, and none comes back.
+//!   `app/maintenance/deletions/tests.rs`, `tests/server/retention_by_age.rs`
+//! - Imported events keep their times, and what a list of events returns is the same event when it is sent.
+//!   `ingest/prepare/tests/imports.rs`, `tests/server/imported.rs`
 //! - Former values of persons' properties leave the files of the persons table in time, whatever is restarted.
 //!   `query/persons/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9`
 //! - The files of the persons table, together with the changed persons, equal the persons of the store, whatever ends

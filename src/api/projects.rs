@@ -26,6 +26,10 @@ pub struct Project {
     pub test_account_filters: Value,
     /// Properties whose first present value is a person's name; null for the defaults.
     pub person_display_name_properties: Option<Vec<String>>,
+    /// Days for which events are kept, by their timestamp; null for all.
+    pub event_retention_days: Option<i64>,
+    /// The time before which no event is kept today; null if all are.
+    pub events_kept_from: Option<String>,
     /// The time of its creation.
     pub created_at: String,
 }

@@ -9,6 +9,7 @@ pub mod cohorts;
 mod deletions;
 pub mod files;
 pub mod images;
+pub mod projects;
 pub mod schedules;
 pub mod usage;
 
@@ -26,8 +27,11 @@ use weir_base::config::bucket::LogPlace;
 use weir_base::config::storage::StorageConfig;
 use weir_base::tasks::{Pause, Shutdown, TaskError, Tasks};
 use weir_base::telemetry::metrics::{Metrics, PlaceLabels, TableLabels};
+use weir_identity::deletions::KeptFrom;
 use weir_identity::store::Identities;
 use weir_ingest::Pipeline;
+use weir_metadata::Metadata;
+use weir_metadata::accounts::Project;
 use weir_query::persons::person_table::{PersonTable, Step, Written};
 use weir_storage::compaction::Limits;
 use weir_storage::delta::error::TableError;
@@ -88,6 +92,8 @@ pub struct Maintenance {
     pub persons: Option<Arc<PersonTable>>,
     /// The log.
     pub pipeline: Pipeline,
+    /// The projects, which decide how long events are kept.
+    pub metadata: Metadata,
     /// The runtime for asynchronous work.
     pub runtime: Handle,
     /// Time.
@@ -215,8 +221,17 @@ impl Maintenance {
         (self.store.unflushed_age(), records)
     }
 
+    /// The times before which no events are kept now.
+    fn kept_from(&self) -> KeptFrom {
+        let now = self.clock.now();
+        let snapshot = self.metadata.snapshot();
+        let of = |project: &Arc<Project>| Some((project.id, project.kept_from(now)?));
+        snapshot.projects().filter_map(of).collect()
+    }
+
     fn files(&self) -> Files {
-        Files { store: self.store.clone(), identities: self.identities.clone() }
+        let (store, identities) = (self.store.clone(), self.identities.clone());
+        Files { store, identities, kept_from: Arc::new(self.kept_from()) }
     }
 
     /// Truncates the log up to the sequence that is durable in other stores: rows in files, persons in the
@@ -281,6 +296,10 @@ impl Maintenance {
         let (mut rest, mut vacuumed_at) = (tick, self.clock.monotonic());
         while shutdown.pause_thread(rest) == Pause::Elapsed {
             let began = self.clock.monotonic();
+            // Before the table looks who has changed.
+            if let Err(error) = self.identities.purge_projects(|| !shutdown.is_cancelled()) {
+                tracing::warn!(%error, "cannot remove the persons of deleted projects yet");
+            }
             let step = self.step_persons(table, shutdown);
             let took = self.clock.monotonic().saturating_sub(began);
             rest = match step {
@@ -394,13 +413,15 @@ impl Maintenance {
     fn compaction_loop(&self, shutdown: &Shutdown) {
         let (mut deleted_at, mut counted) = (None, BTreeSet::new());
         let mut orphans_at = None;
+        // The times from which events were kept at the last pass over the files.
+        let mut kept_from = KeptFrom::new();
         let interval = self.settings.deletion_interval;
         let pause = self.settings.compaction_interval.min(interval);
         while shutdown.pause_thread(pause) == Pause::Elapsed {
             // The first pass follows soon after the start: the server may have been down for long.
             let now = self.clock.monotonic();
             if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {
-                match self.delete_events(shutdown) {
+                match self.delete_events(&mut kept_from, shutdown) {
                     Ok(is_over) => deleted_at = is_over.then_some(now),
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
@@ -441,18 +462,25 @@ impl Maintenance {
         }
     }
 
-    /// Removes deleted events from files. `false` if some remain: the shutdown began, the identity store
+    /// Removes deleted events from files, and those that are older than their project keeps them, unless that was done for
+    /// the times in `kept_before`. `false` if some remain: the shutdown began, the identity store
     /// has not caught up with the log, or not all of the log is in files.
-    fn delete_events(&self, shutdown: &Shutdown) -> Result<bool, FilesError> {
-        if self.identities.deletions().is_empty() {
+    fn delete_events(
+        &self,
+        kept_before: &mut KeptFrom,
+        shutdown: &Shutdown,
+    ) -> Result<bool, FilesError> {
+        let kept_from = self.kept_from();
+        if self.identities.deletions().is_empty() && kept_from == *kept_before {
             return Ok(true);
         }
         let began = self.clock.monotonic();
         // Flushed first, without deleted rows, so that the whole log is in files.
         self.flush_all()?;
-        let files = self.files();
+        let files = Files { kept_from: Arc::new(kept_from.clone()), ..self.files() };
         let erasing = files.erase(self.clock.now(), shutdown);
         let Some(erased) = self.runtime.block_on(erasing)? else { return Ok(false) };
+        *kept_before = kept_from;
         self.metrics.events_deleted.inc_by(erased.rows);
         let took = self.clock.monotonic().saturating_sub(began);
         tracing::info!(

@@ -14,7 +14,7 @@ use crate::error::OpenError;
 use crate::images::{IMAGE_CACHE, images_of, restore_identities};
 use crate::log::{EVENTS_TABLE, OpenLog, note_lost_persons, note_lost_rows, open_log};
 use crate::maintenance::images::IdentityImages;
-use crate::maintenance::{Maintenance, cohorts, usage};
+use crate::maintenance::{Maintenance, cohorts, projects, usage};
 use crate::node::{Node, Process};
 use crate::tables;
 use crate::tables::TablesAccess;
@@ -177,6 +177,7 @@ impl Shard {
             images,
             persons,
             pipeline: pipeline.clone(),
+            metadata: metadata.clone(),
             runtime: runtimes.main.clone(),
             clock: clock.clone(),
             metrics: Arc::clone(metrics),
@@ -230,6 +231,8 @@ impl Shard {
         let interval = self.node.config.query.cohort_count_interval;
         cohorts::start(tasks, self.engine.clone(), self.node.metadata.clone(), interval);
         usage::start(tasks, self.engine.clone());
+        let (metadata, identities) = (self.node.metadata.clone(), self.identities.clone());
+        projects::start(tasks, metadata, identities, self.pipeline.clone());
         Ok(())
     }
 

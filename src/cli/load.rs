@@ -12,6 +12,7 @@
 mod bodies;
 mod client;
 mod process;
+mod project;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -45,8 +46,23 @@ pub struct LoadArgs {
     #[arg(long, default_value = "/batch/")]
     pub path: String,
     /// Project API key
-    #[arg(long, env = "WEIR_PROJECT_API_KEY", hide_env_values = true)]
-    pub token: String,
+    #[arg(
+        long,
+        env = "WEIR_PROJECT_API_KEY",
+        hide_env_values = true,
+        required_unless_present = "new_project"
+    )]
+    pub token: Option<String>,
+    /// Make a project with this name and send to it, so that no other project has the events
+    #[arg(long, value_name = "NAME", conflicts_with = "write_ndjson")]
+    pub new_project: Option<String>,
+    /// Personal API key that makes the project; without one, the server that runs on --data-dir makes it, and the events
+    /// are sent there
+    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+    /// Data directory of a server on this machine
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
+    pub data_dir: PathBuf,
     /// Total number of events to send [default: 100000 unless --duration is given]
     #[arg(long)]
     pub events: Option<u64>,
@@ -128,7 +144,17 @@ const PREBUILD_EVENTS_MAX: u64 = 1_000_000;
 ///
 /// The options contradict each other, the file or the server's process cannot be read or written, or any
 /// request failed (after the report).
-pub async fn run(args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
+pub async fn run(mut args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
+    let token = match &args.new_project {
+        Some(name) => {
+            let made = project::make(&args, name).await?;
+            let said = format!("project {} ({name}) with the token {}", made.id, made.token);
+            writeln!(io::stderr(), "{said}")?;
+            args.url = made.url;
+            made.token
+        }
+        None => args.token.clone().unwrap_or_default(),
+    };
     let now = args.now.map_or_else(|| clock.now(), UnixMicros::from);
     let choice = match args.persons_choice {
         Persons::Zipf => Choice::Zipf,
@@ -138,7 +164,7 @@ pub async fn run(args: LoadArgs, clock: Clock) -> anyhow::Result<()> {
         persons: args.distinct_ids,
         choice,
         span: args.span,
-        ..Settings::new(&args.token, now)
+        ..Settings::new(&token, now)
     };
     let stream = Stream::new(args.seed, settings);
     if let Some(path) = args.write_ndjson {

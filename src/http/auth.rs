@@ -155,6 +155,14 @@ pub fn may_use(key: &PersonalKey, project: &Project) -> bool {
         && key.projects.as_ref().is_none_or(|own| own.contains(&project.id))
 }
 
+/// The project that a path names, whether the user may use it or not.
+pub fn named(snapshot: &Snapshot, user: &User, project: &str) -> Option<ProjectId> {
+    match project {
+        CURRENT => current(snapshot, user).map(|project| project.id),
+        number => number.parse().ok().map(ProjectId),
+    }
+}
+
 /// The user's current project: the selected one, else the first of the organization.
 fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> {
     let chosen = user.current_project.and_then(|id| snapshot.project(id));

@@ -12,7 +12,7 @@ use weir_metadata::standing::Standing;
 pub const EVENT_STREAM: &str = "text/event-stream";
 
 /// The error text when the credential ended while the response was computed.
-pub const ENDED: &str = "What this was asked with has ended: the key was revoked, or its user signed out or was removed.";
+pub const ENDED: &str = "What this was asked with has ended: the key was revoked, its user signed out or was removed, or the project was deleted.";
 
 #[derive(Debug, thiserror::Error)]
 #[error("whoever asked may ask no more")]

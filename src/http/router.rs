@@ -12,6 +12,7 @@ use hyper::header::ACCEPT_ENCODING;
 use crate::gzip::compressed;
 use crate::handler::{Handler, Matched};
 use crate::openapi::bodies::Bodies;
+use crate::operation::Root;
 use crate::operation::serve::{Arrived, Serving};
 use crate::public::Public;
 use crate::rendering::Rendering;
@@ -242,7 +243,11 @@ impl Router {
         self.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
         self.throttle.check(asker.key.id, is_analytics)?;
-        let standing = Standing::of(&self.app.node.metadata, &asker.key, None);
+        let project = match Root::Project.is_that_of(endpoint.path) {
+            true => auth::named(&snapshot, &asker.user, &managed.owner),
+            false => None,
+        };
+        let standing = Standing::of(&self.app.node.metadata, &asker.key, None).within(project);
         let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let Managed { owner, parameters, suffix, .. } = managed;

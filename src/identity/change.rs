@@ -89,6 +89,9 @@ pub enum OpKind {
         /// What is deleted.
         extent: Extent,
     },
+    /// The project was deleted: from here on, no op of the project has an effect, and all its events
+    /// are deleted. The op's own distinct id is empty.
+    DeleteProject,
 }
 
 /// Most distinct ids of a person that an operator deletes or splits. All of them change in one step

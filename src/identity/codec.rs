@@ -19,6 +19,7 @@
 //! | `meta` | `count/`, project | number of persons |
 //! | `meta` | `incomplete` | nothing: records were lost that are not applied |
 //! | `meta` | `split/`, project, uuid | nothing: a person with this uuid was split |
+//! | `meta` | `gone/`, project | [`encode_gone`]: the project was deleted |
 //! | `meta` | `deleting/`, key in `deletions` | JSON array of distinct ids whose events are still to be deleted |
 //!
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
@@ -29,6 +30,7 @@ use uuid::Uuid;
 
 use crate::IdentityError;
 use crate::deletions::{Deletion, Place};
+use crate::gone::Gone;
 use crate::person::{Group, Person};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -44,6 +46,11 @@ pub(super) const TYPES_PREFIX: &[u8] = b"types/";
 pub(super) const COUNT_PREFIX: &[u8] = b"count/";
 pub(super) const SPLIT_PREFIX: &[u8] = b"split/";
 pub(super) const DELETING_PREFIX: &[u8] = b"deleting/";
+pub(super) const GONE_PREFIX: &[u8] = b"gone/";
+
+/// Prefixes of the rows of `meta` that go with their project.
+pub(super) const META_OF_PROJECTS: [&[u8]; 4] =
+    [DELETING_PREFIX, TYPES_PREFIX, COUNT_PREFIX, SPLIT_PREFIX];
 /// Present once every person is in `listed` and `emails`.
 pub(super) const LISTED_KEY: &[u8] = b"listed 2";
 
@@ -221,6 +228,25 @@ pub(super) fn decode_deletion(bytes: &[u8]) -> Result<Deletion, IdentityError> {
         _ => Some(UnixMicros(i64::from_be_bytes(rest.take()?))),
     };
     Ok(Deletion { person, asked_at, done_at })
+}
+
+/// A deleted project: the sequence of the record, the time of the request and, if it is done, that time.
+pub(super) fn encode_gone(gone: &Gone) -> Vec<u8> {
+    let mut bytes = gone.sequence.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&gone.asked_at.0.to_be_bytes());
+    bytes.extend(gone.done_at.iter().flat_map(|done_at| done_at.0.to_be_bytes()));
+    bytes
+}
+
+pub(super) fn decode_gone(bytes: &[u8]) -> Result<Gone, IdentityError> {
+    let mut rest = Fields::new(bytes, "deleted project");
+    let sequence = u64::from_be_bytes(rest.take()?);
+    let asked_at = UnixMicros(i64::from_be_bytes(rest.take()?));
+    let done_at = match rest.bytes {
+        [] => None,
+        _ => Some(UnixMicros(i64::from_be_bytes(rest.take()?))),
+    };
+    Ok(Gone { sequence, asked_at, done_at })
 }
 
 /// A number that is the whole value.

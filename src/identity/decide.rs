@@ -222,7 +222,8 @@ pub fn decide<'op>(
         | OpKind::Split { .. }
         | OpKind::Change { .. }
         | OpKind::ChangeGroup(_)
-        | OpKind::Delete { .. } => nothing(),
+        | OpKind::Delete { .. }
+        | OpKind::DeleteProject => nothing(),
     }
 }
 

@@ -22,16 +22,25 @@
 //! deleted by time: that at which the server received the row, against that of the request. Only
 //! rows received while a request is being processed may fall on either side.
 //!
+//! # Projects and ages
+//!
+//! All events of a deleted project are deleted, whatever their places: its id is not given again. And a project may keep
+//! events for some time only: those from before a time are deleted wherever they are, whenever they come
+//! ([`Deletions::with_kept_from`]). That time depends on the clock and the settings of the project, so it comes from
+//! outside, for each use of these deletions.
+//!
 //! # Why
 //!
 //! Readers hold a whole version, so a change makes a new one. The parts double in size as in a
 //! log-structured tree, so that adding to many costs little, and a look-up reads few parts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use uuid::Uuid;
 
+use crate::gone::GoneProjects;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
@@ -101,6 +110,9 @@ impl Limit {
     }
 }
 
+/// The time before which no event of a project is kept, for the projects that have one.
+pub type KeptFrom = BTreeMap<ProjectId, UnixMicros>;
+
 /// For each distinct id, the bound up to which its events are deleted.
 type Limits = HashMap<Box<str>, Limit>;
 
@@ -136,6 +148,9 @@ pub struct Deletions {
     parts: Vec<Arc<Part>>,
     requests: usize,
     newest: u64,
+    /// Deleted projects.
+    projects: Arc<GoneProjects>,
+    kept_from: Arc<KeptFrom>,
 }
 
 impl Deletions {
@@ -145,21 +160,50 @@ impl Deletions {
 
     /// Whether there is none, so that no row needs a check.
     pub fn is_empty(&self) -> bool {
-        self.requests == 0
+        self.requests == 0 && self.kept_from.is_empty()
     }
 
-    /// Whether the project has any.
+    /// Whether the project has any, apart from those for their age.
     pub fn concerns(&self, project: ProjectId) -> bool {
-        self.parts.iter().any(|part| part.projects.contains_key(&project))
+        self.projects.contains(&project)
+            || self.parts.iter().any(|part| part.projects.contains_key(&project))
     }
 
-    /// The projects that have any; may contain one twice.
+    /// The projects with deletions of persons' events; may contain one twice.
     pub fn projects(&self) -> impl Iterator<Item = ProjectId> + '_ {
         self.parts.iter().flat_map(|part| part.projects.keys().copied())
     }
 
-    /// Whether an event of this distinct id is deleted.
+    /// The deleted projects.
+    pub fn deleted_projects(&self) -> impl Iterator<Item = ProjectId> + '_ {
+        self.projects.iter().copied()
+    }
+
+    /// Whether a project is deleted.
+    pub fn is_project_deleted(&self, project: ProjectId) -> bool {
+        self.projects.contains(&project)
+    }
+
+    /// The times before which no event of a project is kept.
+    pub fn kept_from(&self) -> &KeptFrom {
+        &self.kept_from
+    }
+
+    /// Whether an event of this time is too old to be kept.
+    pub fn is_too_old(&self, project: ProjectId, timestamp: UnixMicros) -> bool {
+        self.kept_from.get(&project).is_some_and(|from| timestamp < *from)
+    }
+
+    /// The same deletions, and those of events from before these times.
+    pub fn with_kept_from(&self, kept_from: &Arc<KeptFrom>) -> Self {
+        Self { kept_from: Arc::clone(kept_from), ..self.clone() }
+    }
+
+    /// Whether an event of this distinct id is deleted, apart from its age.
     pub fn is_deleted(&self, project: ProjectId, distinct_id: &str, origin: Origin) -> bool {
+        if self.projects.contains(&project) {
+            return true;
+        }
         let limits = self.parts.iter().filter_map(|part| part.projects.get(&project));
         limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| limit.covers(origin))
     }
@@ -176,7 +220,7 @@ impl Deletions {
         self.parts.iter().map(|part| part.ids).sum()
     }
 
-    /// Number of requests.
+    /// Number of requests, those to delete projects included.
     pub fn requests(&self) -> usize {
         self.requests
     }
@@ -184,6 +228,17 @@ impl Deletions {
     /// Sequence of the newest request; 0 for none.
     pub fn newest(&self) -> u64 {
         self.newest
+    }
+
+    /// The next version, in which these projects are deleted by records with these sequences.
+    pub(super) fn with_projects(&self, projects: impl Iterator<Item = (ProjectId, u64)>) -> Self {
+        let mut next = self.clone();
+        for (project, sequence) in projects {
+            next.requests += 1;
+            next.newest = next.newest.max(sequence);
+            Arc::make_mut(&mut next.projects).insert(project);
+        }
+        next
     }
 
     /// The next version, which adds `requests`.

@@ -30,9 +30,11 @@
 mod cache;
 mod codec;
 mod filter;
+mod gone;
 mod hurry;
 mod illegal;
 mod loaded;
+mod purge;
 mod reading;
 mod survivors;
 mod tables;

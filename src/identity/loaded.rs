@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use crate::cache::{Caches, Decoded};
 use crate::codec::Counters;
 use crate::deletions::Deletions;
+use crate::gone::{Gone, GoneProjects};
 use crate::limits::Limits;
 use crate::overrides::Splits;
 use crate::reading::Reading;
@@ -47,6 +48,7 @@ pub(super) struct Loaded {
     pub(super) splits: Splits,
     pub(super) deletions: Deletions,
     pub(super) types: GroupTypes,
+    pub(super) gone: GoneProjects,
 }
 
 impl Loaded {
@@ -56,6 +58,7 @@ impl Loaded {
         let tables = Arc::new(tables);
         let (splits, deletions) = (load_splits(&tables)?, load_deletions(&tables)?);
         let types = load_types(&tables)?;
+        let gone = load_gone(&tables)?.into_iter().map(|(project, _)| project).collect();
         let open = Open { tables, decoded: Arc::new(Decoded::new(limits.rows_bytes / 2)) };
         let writer = Writer {
             caches: Caches::new(limits.ids_bytes, limits.rows_bytes / 2),
@@ -63,7 +66,7 @@ impl Loaded {
             part_bytes: limits.part_bytes,
             closing: Weak::new(),
         };
-        Ok(Self { open, writer, splits, deletions, types })
+        Ok(Self { open, writer, splits, deletions, types, gone })
     }
 }
 
@@ -85,7 +88,20 @@ pub(super) fn load_deletions(tables: &Tables) -> Result<Deletions, IdentityError
         let asked_at = codec::decode_deletion(&row)?.asked_at;
         requests.push((place, asked_at, codec::decode_deleting(&ids)?));
     }
-    Ok(Deletions::new(requests.into_iter()))
+    let pending = load_gone(tables)?.into_iter().filter(|(_, gone)| gone.done_at.is_none());
+    let projects = pending.map(|(project, gone)| (project, gone.sequence));
+    Ok(Deletions::new(requests.into_iter()).with_projects(projects))
+}
+
+/// The deleted projects.
+pub(super) fn load_gone(tables: &Tables) -> Result<Vec<(ProjectId, Gone)>, IdentityError> {
+    let mut all = Vec::new();
+    for entry in tables.meta.prefix(codec::GONE_PREFIX) {
+        let (key, gone) = entry.into_inner()?;
+        let project = codec::meta_project(codec::GONE_PREFIX, &key)?;
+        all.push((project, codec::decode_gone(&gone)?));
+    }
+    Ok(all)
 }
 
 fn load_types(tables: &Tables) -> Result<GroupTypes, IdentityError> {

@@ -10,23 +10,24 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use fjall::PersistMode;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::change::{Effect, Record, Warning};
 use crate::change_feed::registry::ChangeFeeds;
 use crate::deletions::{Deletion, Deletions};
+use crate::gone::{Gone, GoneProjects};
 use crate::hurry::Hurry;
 use crate::image::{Drawn, Image};
 use crate::limits::Limits;
-use crate::loaded::{GroupTypes, Loaded, Open, Writer, load_deletions};
+use crate::loaded::{GroupTypes, Loaded, Open, Writer, load_deletions, load_gone};
 use crate::overrides::{Overrides, Splits};
 use crate::person::{Group, Person};
 use crate::survivors::{Seen, Survivors};
 use crate::tables::Tables;
 use crate::view::View;
 use crate::write_set::WriteSet;
-use crate::{IdentityError, codec};
+use crate::{IdentityError, codec, gone};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
@@ -77,6 +78,7 @@ struct Shared {
     splits: ArcSwap<Splits>,
     erasures: ArcSwap<Erasures>,
     types: ArcSwap<GroupTypes>,
+    gone: ArcSwap<GoneProjects>,
 }
 
 /// The deleted events as of a record. One value, so that a reader always sees a matching pair: a
@@ -95,7 +97,8 @@ impl Identities {
     /// If another process has it open, the disk fails, or another version wrote it. For
     /// [`IdentityError::Damaged`], delete the directory and replay the log.
     pub fn open(directory: &Path, limits: Limits) -> Result<Self, IdentityError> {
-        let Loaded { open, writer, splits, deletions, types } = Loaded::from(directory, limits)?;
+        let Loaded { open, writer, splits, deletions, types, gone } =
+            Loaded::from(directory, limits)?;
         let survivors = Survivors::new(limits.overrides_bytes);
         if let Some(first) = open.tables.overrides.first_key_value() {
             survivors.note(&codec::decode_override_key(&first.key()?)?);
@@ -114,6 +117,7 @@ impl Identities {
             splits: ArcSwap::from_pointee(splits),
             erasures: ArcSwap::from_pointee(Erasures { applied, deletions: deletions.into() }),
             types: ArcSwap::from_pointee(types),
+            gone: ArcSwap::from_pointee(gone),
             writer: Mutex::new(writer),
             feed: ChangeFeeds::default(),
         };
@@ -150,6 +154,7 @@ impl Identities {
         shared.survivors.forget(writer.counters.point());
         shared.splits.store(Arc::new(loaded.splits));
         shared.types.store(Arc::new(loaded.types));
+        shared.gone.store(Arc::new(loaded.gone));
         // Before other threads get the database: what they read here must match it.
         shared.erasures.store(Arc::new(Erasures { applied, deletions: loaded.deletions.into() }));
         shared.applied.send_replace(applied);
@@ -240,9 +245,10 @@ impl Identities {
         note: &mut impl FnMut(&[Effect]) -> bool,
     ) -> Result<(&'r [Record], Vec<Warning>), IdentityError> {
         let shared = &*self.shared;
-        let types = shared.types.load_full();
+        let (types, gone) = (shared.types.load_full(), shared.gone.load_full());
         let Writer { caches, counters, part_bytes, .. } = &*writer;
         let mut write_set = WriteSet::new(self.view(), caches, *counters, types, *part_bytes);
+        write_set.ignore(gone);
         let mut rest = records;
         while !write_set.is_full()
             && let Some((record, later)) = rest.split_first()
@@ -279,6 +285,13 @@ impl Identities {
             let marks =
                 published.marks.into_iter().map(|mark| (mark.place, mark.asked_at, mark.ids));
             deletions = Arc::new(deletions.with(marks));
+        }
+        if !published.gone.is_empty() {
+            let projects =
+                || published.gone.iter().map(|(project, gone)| (*project, gone.sequence));
+            let all = gone::with(&shared.gone.load(), projects().map(|(project, _)| project));
+            shared.gone.store(all);
+            deletions = Arc::new(deletions.with_projects(projects()));
         }
         let applied = published.counters.applied;
         shared.erasures.store(Arc::new(Erasures { applied, deletions }));
@@ -400,6 +413,16 @@ impl Identities {
         (id, self.view())
     }
 
+    /// The deleted projects.
+    pub(super) fn gone(&self) -> Arc<GoneProjects> {
+        self.shared.gone.load_full()
+    }
+
+    /// The writer; while it is held, no record is applied.
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.shared.writer.lock()
+    }
+
     pub(super) fn feed(&self) -> &ChangeFeeds {
         &self.shared.feed
     }
@@ -452,7 +475,8 @@ impl Identities {
 
     /// Records durably that no event deleted by records up to `through` is left in live files, in
     /// memory, or in the part of the log that a replay would read. Returns the number of requests
-    /// that this finishes.
+    /// that this finishes. Deleted projects of which rows are left here ([`Identities::purge_projects`])
+    /// stay unfinished.
     ///
     /// # Errors
     ///
@@ -476,6 +500,14 @@ impl Identities {
             batch.insert(&tables.deletions, codec::deletion_key(place), row);
             batch.remove(&tables.meta, codec::deleting_key(place));
             done += 1;
+        }
+        for (project, gone) in load_gone(&tables)? {
+            let is_due = gone.done_at.is_none() && gone.sequence <= through;
+            if is_due && Self::is_purged(&tables, project) {
+                let gone = codec::encode_gone(&Gone { done_at: Some(at), ..gone });
+                batch.insert(&tables.meta, codec::meta_key(codec::GONE_PREFIX, project), gone);
+                done += 1;
+            }
         }
         if done > 0 {
             tables.commit(batch)?;

@@ -147,6 +147,13 @@ impl Tables {
         [ids, persons, person_ids, uuids, overrides, groups, listed, emails, deletions, meta]
     }
 
+    /// The keyspaces whose keys begin with a project.
+    pub(super) fn of_projects(&self) -> [&Keyspace; 9] {
+        let Self { ids, persons, person_ids, uuids, overrides, groups, .. } = self;
+        let Self { listed, emails, deletions, .. } = self;
+        [ids, persons, person_ids, uuids, overrides, groups, listed, emails, deletions]
+    }
+
     /// The newest version of a keyspace in memory, with its files.
     pub(super) fn hold(keyspace: &Keyspace) -> Held {
         let version = keyspace.tree.current_version();

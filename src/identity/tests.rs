@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "the benchmark reads the clock of the machine")]
 
 mod effects;
+mod gone;
 mod histories;
 mod images;
 mod limits;

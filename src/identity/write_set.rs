@@ -24,6 +24,7 @@ use crate::codec::{Counters, Point, Progress};
 use crate::decide::group::TypeSlot;
 use crate::decide::{Change, Creation, Revision, State, group};
 use crate::deletions::Mark;
+use crate::gone::{Gone, GoneProjects};
 use crate::loaded::GroupTypes;
 use crate::person::{Group, Person};
 use crate::person_set::Place;
@@ -53,6 +54,10 @@ pub(super) struct WriteSet<'s> {
     splits: BTreeSet<(ProjectId, Uuid)>,
     /// Requests to delete events.
     marks: Vec<Mark>,
+    /// Projects that were deleted before.
+    gone: Arc<GoneProjects>,
+    /// Projects that are deleted here.
+    new_gone: BTreeMap<ProjectId, Gone>,
     types: Arc<GroupTypes>,
     types_changed: Vec<ProjectId>,
     groups: BTreeMap<(ProjectId, u8, String), Group>,
@@ -172,6 +177,8 @@ impl<'s> WriteSet<'s> {
             overrides: BTreeMap::new(),
             splits: BTreeSet::new(),
             marks: Vec::new(),
+            gone: Arc::default(),
+            new_gone: BTreeMap::new(),
             types,
             types_changed: Vec::new(),
             groups: BTreeMap::new(),
@@ -253,6 +260,9 @@ impl<'s> WriteSet<'s> {
     }
 
     fn carry_out(&mut self, project: ProjectId, op: &Op) -> Result<(), IdentityError> {
+        if self.gone.contains(&project) || self.new_gone.contains_key(&project) {
+            return Ok(());
+        }
         match &op.kind {
             OpKind::GroupTypes(names) => {
                 for name in names {
@@ -270,6 +280,10 @@ impl<'s> WriteSet<'s> {
             OpKind::ChangeGroup(change) => return self.change_group(project, op, change),
             OpKind::Delete { person, extent } => {
                 return self.delete(project, op, *person, *extent);
+            }
+            OpKind::DeleteProject => {
+                self.delete_project(project, op);
+                return Ok(());
             }
             OpKind::Touch
             | OpKind::Personless

@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::definitions::collect::Slots;
 use crate::history::{Effects, History, PersonProperties};
 use crate::prepare::error::PrepareError;
+use crate::request::Rules;
 use crate::tape::{Cursor, Key, Value};
 use crate::warnings::Kind;
 use weir_base::clock::UnixMicros;
@@ -88,13 +89,15 @@ impl<'a> Envelope<'a> {
         value.skip();
     }
 
-    /// What the body says about the past. `import` has a meaning only in a batch that is marked as historical.
+    /// What the body says about the past. `import` has a meaning only in a batch that is marked as historical, and none
+    /// in the first rules.
     ///
     /// # Errors
     ///
     /// [`PrepareError::Import`].
-    pub(super) fn history(&self) -> Result<History, PrepareError> {
-        match self.import.filter(|_| self.batch.is_some()) {
+    pub(super) fn history(&self, rules: Rules) -> Result<History, PrepareError> {
+        let is_known = self.batch.is_some() && rules >= Rules::ExactImports;
+        match self.import.filter(|_| is_known) {
             _ if !self.is_historical => Ok(History::Live),
             None => Ok(History::Marked),
             Some(import) => history_of(import),
@@ -212,6 +215,12 @@ pub(super) struct Fields<'a> {
     pub(super) uuid: Option<Value<'a>>,
     pub(super) timestamp: Option<Value<'a>>,
     pub(super) offset: Option<Value<'a>>,
+    /// `id`, by which lists of events name the uuid.
+    pub(super) id: Option<Value<'a>>,
+    /// `elements_chain`, as in lists of events.
+    pub(super) elements_chain: Option<&'a str>,
+    /// `historical_migration` of this event.
+    pub(super) is_historical: bool,
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
@@ -285,6 +294,16 @@ impl<'a> Fields<'a> {
             "uuid" => self.uuid = Some(take(value).value),
             "timestamp" => self.timestamp = Some(take(value).value),
             "offset" => self.offset = Some(take(value).value),
+            "id" => self.id = Some(take(value).value),
+            "elements_chain" => {
+                self.elements_chain = match take(value).value {
+                    Value::String(chain) => Some(chain).filter(|chain| !chain.is_empty()),
+                    _ => None,
+                };
+            }
+            "historical_migration" => {
+                self.is_historical = take(value).value == Value::Boolean(true);
+            }
             // A value that cannot be merged into the properties counts as absent; SDKs send nulls.
             "$set" => self.set = self.kept(take(value), Raw::is_object),
             "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),

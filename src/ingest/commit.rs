@@ -24,6 +24,10 @@ use weir_base::config::Config;
 use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_base::telemetry::repeats::Repeats;
+use weir_event::id::ProjectId;
+use weir_event::key_kind::KeyKind;
+use weir_identity::change::{Op, OpKind};
+use weir_metadata::Metadata;
 use weir_storage::log::LogWriter;
 use weir_storage::wal::files::WalFiles;
 use weir_storage::wal::{Sequence, WalError};
@@ -82,6 +86,9 @@ pub enum LogFailed {
     /// The disk is nearly full. The rest is reserved for files other than the log.
     #[error("the disk is nearly full")]
     Full,
+    /// The project of the record was deleted since the request was read.
+    #[error("the project is deleted")]
+    ProjectDeleted,
     /// The record exceeds the size limit of a record. Smaller ones are accepted.
     #[error("the record is too large for the log")]
     TooLarge,
@@ -96,6 +103,9 @@ impl From<LogFailed> for IngestError {
             LogFailed::NoRoom => Self::Overloaded("the disk is full"),
             LogFailed::Full => Self::Overloaded("the disk is nearly full"),
             LogFailed::TooLarge => Self::Prepare(PrepareError::TooLarge),
+            LogFailed::ProjectDeleted => {
+                Self::Prepare(PrepareError::UnknownToken(KeyKind::Project))
+            }
             LogFailed::Poisoned => Self::Unavailable("the log failed; restart the server"),
             LogFailed::Fenced => Self::Unavailable("another server has taken over; send it there"),
         }
@@ -116,6 +126,32 @@ pub(super) struct LogThread {
     pub(super) linger: Duration,
     /// Rejected records by reason, for rate-limited log lines.
     pub(super) refusals: Repeats<LogFailed>,
+    /// Which projects are deleted.
+    pub(super) deleted: DeletedProjects,
+}
+
+/// Tells which projects are deleted. A deletion is known here before its record is sent to the log, so that no record of the
+/// project comes behind that.
+#[derive(Clone)]
+pub(super) struct DeletedProjects(pub(super) Arc<dyn Fn(ProjectId) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for DeletedProjects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DeletedProjects").finish_non_exhaustive()
+    }
+}
+
+impl DeletedProjects {
+    /// Those of the metadata.
+    pub(super) fn of(metadata: Metadata) -> Self {
+        Self(Arc::new(move |project| metadata.snapshot().is_deleted(project)))
+    }
+
+    /// Whether the record must not be logged.
+    fn refuses(&self, prepared: &Prepared) -> bool {
+        let is_deletion = |op: &Op| matches!(op.kind, OpKind::DeleteProject);
+        (self.0)(prepared.project) && !prepared.ops.iter().any(is_deletion)
+    }
 }
 
 impl LogThread {
@@ -149,6 +185,10 @@ impl LogThread {
         }
         let mut appended = Vec::with_capacity(group.len());
         for commit in group {
+            if self.deleted.refuses(&commit.prepared) {
+                refuse_all(vec![commit], LogFailed::ProjectDeleted);
+                continue;
+            }
             match self.writer.append(&[&commit.head, &commit.body]) {
                 Ok(sequence) => {
                     self.health.set_segment_refused(false);

@@ -49,7 +49,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::budget::{Budget, MemoryPermit};
-use crate::commit::{Commit, LogFailed, LogThread};
+use crate::commit::{Commit, DeletedProjects, LogFailed, LogThread};
 use crate::decoding::{Decoding, Ready};
 use crate::dedup::Window;
 use crate::disk_room::DiskRoom;
@@ -66,7 +66,7 @@ use crate::projector::log_again::LogAgain;
 use crate::projector::{Projector, Targets};
 use crate::publish::{LogExtent, Published, Publisher};
 use crate::replay::Replay;
-use crate::request::{CaptureRequest, Received};
+use crate::request::{CaptureRequest, Received, Rules};
 use crate::reread::Rereader;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
@@ -209,11 +209,10 @@ impl Pipeline {
         let room = DiskRoom::of(disk, config, &health);
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
         let (projections, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
-        let window = Window::new(config.ingest.dedup_window_events);
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let (publisher, published) = Publisher::new(
             store.clone(),
-            window,
+            Window::new(config.ingest.dedup_window_events),
             LogExtent { published: flushed.min(derived), durable: writer.last_appended() },
             projections,
             Arc::clone(&metrics),
@@ -259,6 +258,7 @@ impl Pipeline {
             clock: clock.clone(),
             linger: log_times(config).0,
             refusals: Repeats::new(commit::REFUSALS_PAUSE),
+            deleted: DeletedProjects::of(metadata.clone()),
         };
         tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
         let skew = config.ingest.clock_skew_ignored.as_millis();
@@ -317,6 +317,7 @@ impl Pipeline {
             seed: Uuid::new_v4().as_u64_pair().1,
             skew_ignored_millis: shared.skew_ignored_millis,
             event_max_bytes: shared.event_max_bytes,
+            rules: Rules::default(),
         };
         let (mut ready, permit) = self.prepare(&request, &received, permit).await?;
         for (reason, count) in ready.prepared.drops.iter() {

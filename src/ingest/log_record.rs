@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | layout of this head: 1 for capture v0, 3 for capture v1 (2 and 4 are operations, see `operation`) |
-//! | 1 | version of the normalisation rules that made the first columns: 1 |
+//! | 1 | version of the normalisation rules that made the first columns: 1 or 2 ([`Rules`]) |
 //! | 8 | project, i64 |
 //! | 8 | received at, microseconds since 1970, i64 |
 //! | 8 | seed, u64 |
@@ -24,7 +24,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
-use crate::request::{Protocol, Received};
+use crate::request::{Protocol, Received, Rules};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Place;
 use weir_event::id::ProjectId;
@@ -33,7 +33,6 @@ use weir_wire::encoding::hints::Hints;
 
 const LAYOUT_V0: u8 = 1;
 const LAYOUT_V1: u8 = 3;
-const RULES: u8 = 1;
 const HAS_SENT_AT: u8 = 1;
 const ENGAGE: u8 = 2;
 const LZ4: u8 = 4;
@@ -83,7 +82,7 @@ impl LogRecord {
             }
             Protocol::V1 { sent_at, sdk } => (LAYOUT_V1, Some(sent_at.0), false, sdk.as_ref()),
         };
-        head.extend([layout, RULES]);
+        head.extend([layout, number(received.rules)]);
         head.extend(self.project.0.to_le_bytes());
         head.extend(received.at.0.to_le_bytes());
         head.extend(received.seed.to_le_bytes());
@@ -142,9 +141,10 @@ impl LogRecord {
     pub fn decode(record: Vec<u8>) -> Result<Self, UnknownRecord> {
         let record = Bytes::from(record);
         let mut rest: &[u8] = &record;
-        let [layout @ (LAYOUT_V0 | LAYOUT_V1), RULES] = take::<2>(&mut rest)? else {
+        let [layout @ (LAYOUT_V0 | LAYOUT_V1), rules] = take::<2>(&mut rest)? else {
             return Err(UnknownRecord);
         };
+        let rules = rules_of(rules)?;
         let project = ProjectId(i64::from_le_bytes(take(&mut rest)?));
         let at = UnixMicros(i64::from_le_bytes(take(&mut rest)?));
         let seed = u64::from_le_bytes(take(&mut rest)?);
@@ -193,8 +193,23 @@ impl LogRecord {
             _ => unpack(rest)?,
         };
         let received =
-            Received { at, client_ip, protocol, seed, skew_ignored_millis, event_max_bytes };
+            Received { at, client_ip, protocol, seed, skew_ignored_millis, event_max_bytes, rules };
         Ok(Self { project, received, anonymize_ips, places, hints, body })
+    }
+}
+
+fn number(rules: Rules) -> u8 {
+    match rules {
+        Rules::First => 1,
+        Rules::ExactImports => 2,
+    }
+}
+
+fn rules_of(number: u8) -> Result<Rules, UnknownRecord> {
+    match number {
+        1 => Ok(Rules::First),
+        2 => Ok(Rules::ExactImports),
+        _ => Err(UnknownRecord),
     }
 }
 
@@ -237,7 +252,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::LogRecord;
-    use crate::request::{Protocol, Received};
+    use crate::request::{Protocol, Received, Rules};
     use weir_base::clock::UnixMicros;
     use weir_event::geoip::Place;
     use weir_event::id::ProjectId;
@@ -264,6 +279,7 @@ mod tests {
                 seed: u64::MAX - 3,
                 skew_ignored_millis: if ip.is_some() { 60_000 } else { 0 },
                 event_max_bytes: if ip.is_some() { 5_000 } else { u32::MAX },
+                rules: if ip.is_some() { Rules::First } else { Rules::ExactImports },
             },
             anonymize_ips,
             places: places(ip),
@@ -325,7 +341,7 @@ mod tests {
             b"{}",
         ];
         let v1_record = [
-            &[3, 1][..],
+            &[3, 2][..],
             &common,
             &[17],
             &number(-1_700_000_000_123_456),
@@ -346,5 +362,9 @@ mod tests {
             );
         }
         assert!(LogRecord::decode([&[4, 1][..], &common].concat()).is_err(), "a layout to come");
+        for rules in [0, 3, 255] {
+            let record = [&[1, rules][..], &common, &[0], b"\0", &hints, b"{}"].concat();
+            assert!(LogRecord::decode(record).is_err(), "rules to come");
+        }
     }
 }

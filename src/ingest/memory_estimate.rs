@@ -155,7 +155,7 @@ pub(super) fn of_ops(ops: &[Op]) -> usize {
 
 fn of_op(op: &Op) -> usize {
     let kind = match &op.kind {
-        OpKind::Touch | OpKind::Personless | OpKind::Delete { .. } => 0,
+        OpKind::Touch | OpKind::Personless | OpKind::Delete { .. } | OpKind::DeleteProject => 0,
         OpKind::Update(update) | OpKind::UpdateExisting(update) | OpKind::Change { update, .. } => {
             of_update(update)
         }

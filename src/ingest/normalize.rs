@@ -41,7 +41,7 @@ use crate::normalize::names::{DistinctId, cut, event_name};
 use crate::prepare::error::PrepareError;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::Received;
+use crate::request::{Received, Rules};
 use crate::tape::{Cursor, Key, Value};
 use crate::warnings::{Kind, Sample, Warnings};
 use crate::{memory_estimate, prepared};
@@ -348,7 +348,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         fields: &Fields<'a>,
         mut event: Accepted<'a, '_>,
     ) -> Result<(), PrepareError> {
-        self.fixed_columns(&event)?;
+        self.fixed_columns(fields, &event)?;
         event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
         if let Some(flag) = fields.inner.flag.filter(|_| event.name == FLAG_CALLED) {
@@ -382,8 +382,23 @@ impl<'a, 'r> Batch<'a, 'r> {
         Ok(())
     }
 
+    /// Whether the event is stored with the time and the address that it has, because its sender imports
+    /// what happened elsewhere.
+    fn is_import(&self, fields: &Fields<'a>) -> bool {
+        self.received.rules >= Rules::ExactImports && self.is_historical(fields)
+    }
+
+    fn is_historical(&self, fields: &Fields<'a>) -> bool {
+        let is_own = fields.is_historical && self.received.rules >= Rules::ExactImports;
+        self.history.is_past() || is_own
+    }
+
     /// Stores `$elements` as a chain, unless the event has a chain.
     fn elements(&mut self, fields: &Fields<'a>) -> Result<(), PrepareError> {
+        let beside = fields.elements_chain.filter(|_| self.received.rules >= Rules::ExactImports);
+        if let Some(chain) = beside.filter(|_| !fields.inner.elements_chain) {
+            return self.put(column::ELEMENTS_CHAIN, chain);
+        }
         let Some(cursor) = fields.inner.elements.filter(|_| !fields.inner.elements_chain) else {
             return Ok(());
         };
@@ -430,7 +445,11 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    fn fixed_columns(&mut self, event: &Accepted<'a, '_>) -> Result<(), PrepareError> {
+    fn fixed_columns(
+        &mut self,
+        fields: &Fields<'a>,
+        event: &Accepted<'a, '_>,
+    ) -> Result<(), PrepareError> {
         self.columns.set_int(column::PROJECT_ID, self.project.id.0);
         self.put(column::EVENT, event.name)?;
         self.put(column::DISTINCT_ID, event.distinct_id.as_str())?;
@@ -440,7 +459,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.keys_of_events.push(key);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
         self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
-        if self.history.is_past() {
+        if self.is_historical(fields) {
             self.columns.set_boolean(column::HISTORICAL_MIGRATION, true);
         }
         Ok(())

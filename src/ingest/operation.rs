@@ -106,6 +106,8 @@ pub enum Action {
         /// Whether to keep the persons.
         keep_persons: bool,
     },
+    /// Deletes the project. See [`OpKind::DeleteProject`].
+    DeleteProject {},
 }
 
 impl Operation {
@@ -183,6 +185,7 @@ impl Operation {
                 vec![OpKind::GroupTypes(group_types), OpKind::ChangeGroup(change)]
             }
             Action::TakeLog { .. } => Vec::new(),
+            Action::DeleteProject {} => vec![OpKind::DeleteProject],
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
                 let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)?, extent });

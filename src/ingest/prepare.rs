@@ -218,7 +218,7 @@ impl Preparer {
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
         let unknown = || PrepareError::UnknownToken(KeyKind::of(token));
         let project = project(token).ok_or_else(unknown)?;
-        let (sent_at, history) = (envelope.sent_at, envelope.history()?);
+        let (sent_at, history) = (envelope.sent_at, envelope.history(received.rules)?);
         let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, history);
         batch.reserve(events_max, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;

@@ -40,6 +40,20 @@ pub struct Received {
     pub skew_ignored_millis: u32,
     /// Size limit of an event, bytes of JSON.
     pub event_max_bytes: u32,
+    /// The rules by which the body is read.
+    pub rules: Rules,
+}
+
+/// Version of the rules by which events are read. The log record keeps it, so that a replay gives the rows that were
+/// given when the record was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rules {
+    /// An import is shifted by `offset`, is never far in the future and gets the address of its sender. Beside the
+    /// properties, `id`, `elements_chain` and the `historical_migration` of one event mean nothing.
+    First,
+    /// An import is stored as it was: what a list of events returns is the same event when it is sent.
+    #[default]
+    ExactImports,
 }
 
 /// The capture protocol, and the parameters that it takes from the request.

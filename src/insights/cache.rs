@@ -2,10 +2,10 @@
 //!
 //! A result depends on two kinds of things. What is known before execution is part of the cache key: the request, the
 //! settings of the project, and the absolute times to which relative dates resolve now. The rest is stored with the
-//! result and compared on each look-up ([`AsOf`]): events, persons and groups by the project's newest log record,
-//! cohorts by the identity of their set. A query that compares a value with the current time itself, such as "signed
-//! up less than 3 days ago", has no stable result, so none is cached; for SQL the plan determines whether the result
-//! is cacheable ([`Answered::is_cacheable`]).
+//! result and compared on each look-up ([`AsOf`]): events, persons and groups by the project's newest log record and
+//! the time from which events are kept, cohorts by the identity of their set. A query that compares a value with the
+//! current time itself, such as "signed up less than 3 days ago", has no stable result, so none is cached; for SQL the
+//! plan determines whether the result is cacheable ([`Answered::is_cacheable`]).
 
 use std::sync::{Arc, Weak};
 
@@ -80,12 +80,15 @@ struct AsOf {
     latest: u64,
     /// Its cohorts. The weak reference does not keep them alive, but prevents that their address is used again.
     cohorts: Option<Weak<CohortSet>>,
+    /// The time before which no event is kept, if there is one.
+    kept_from: Option<UnixMicros>,
 }
 
 impl AsOf {
     fn now(engine: &Engine, project: ProjectId) -> Self {
         let cohorts = engine.metadata().snapshot().cohort_set(project).map(Arc::downgrade);
-        Self { latest: engine.latest_of(project), cohorts }
+        let kept_from = engine.kept_from(project);
+        Self { latest: engine.latest_of(project), cohorts, kept_from }
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -94,7 +97,7 @@ impl AsOf {
             (Some(own), Some(other)) => Weak::ptr_eq(own, other),
             _ => false,
         };
-        is_same_set && self.latest == other.latest
+        is_same_set && self.latest == other.latest && self.kept_from == other.kept_from
     }
 }
 

@@ -29,6 +29,11 @@ const LAST_USED_INTERVAL: Duration = Duration::from_hours(1);
 const LABEL_MAX_CHARS: usize = 40;
 const PROJECT_NAME_MAX_CHARS: usize = 200;
 
+/// Longest time for which events are kept if they are not for ever; a hundred years.
+pub const EVENT_RETENTION_MAX_DAYS: i64 = 36_500;
+
+const DAY_MICROS: i64 = 86_400_000_000;
+
 /// The id of a user. Positive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub i64);
@@ -70,6 +75,8 @@ entity! {
         token: String as "api_token",
         /// When it was created.
         created_at: UnixMicros [once],
+        /// No event before this time is kept, whatever `event_retention_days` is now. See [`Project::kept_from`].
+        events_kept_from: Option<UnixMicros>,
     }
     /// Changes to a project; `None` leaves a field unchanged.
     pub struct ProjectPatch {
@@ -85,6 +92,8 @@ entity! {
         week_start_day: i64,
         /// Filters by which queries exclude the operator's own traffic: a JSON array.
         test_account_filters: Value,
+        /// Days for which events are kept; `None` for all. See [`Project::kept_from`].
+        event_retention_days: Option<i64>,
     }
 }
 
@@ -170,7 +179,33 @@ impl Deref for PersonalKey {
     }
 }
 
+/// A new project, besides its name.
+#[derive(Clone, Debug, Default)]
+pub struct NewProject {
+    /// Its settings.
+    pub settings: ProjectPatch,
+    /// The token of its SDKs; `None` for a generated one.
+    pub token: Option<String>,
+}
+
+impl From<ProjectPatch> for NewProject {
+    fn from(settings: ProjectPatch) -> Self {
+        Self { settings, token: None }
+    }
+}
+
 impl Project {
+    /// The time before which no event of the project is kept at `now`; `None` if all are. It is the beginning of a day (UTC):
+    /// today and the days of `event_retention_days` before it are kept. It never goes back, so that what is gone does not
+    /// come back.
+    pub fn kept_from(&self, now: UnixMicros) -> Option<UnixMicros> {
+        let by_age = self.event_retention_days.map(|days| {
+            let today = now.0.div_euclid(DAY_MICROS);
+            UnixMicros(today.saturating_sub(days).saturating_mul(DAY_MICROS))
+        });
+        by_age.max(self.events_kept_from)
+    }
+
     /// A project as it is made, without an id, an owner and a token.
     pub(super) fn initial(created_at: UnixMicros) -> Self {
         Self {
@@ -246,6 +281,11 @@ impl ProjectPatch {
         if self.week_start_day.is_some_and(|day| !(0..=1).contains(&day)) {
             let detail = "Must be 0 for Sunday or 1 for Monday.";
             return Err(Violation::choice("week_start_day", detail));
+        }
+        let days = self.event_retention_days.flatten();
+        if days.is_some_and(|days| !(1..=EVENT_RETENTION_MAX_DAYS).contains(&days)) {
+            let detail = format!("Must be null, or from 1 to {EVENT_RETENTION_MAX_DAYS} days.");
+            return Err(Violation::choice("event_retention_days", detail));
         }
         Ok(())
     }

@@ -355,7 +355,9 @@ async fn insert(
 }
 
 async fn next_position(connection: &mut Conn) -> Result<i64, MetadataError> {
-    let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM activity";
+    let next = "SELECT COALESCE(MAX(position), 0) + 1 FROM (
+               SELECT MAX(position) AS position FROM activity
+               UNION ALL SELECT highest FROM used_ids WHERE name = 'activity') AS positions";
     Ok(sql::query_scalar(next).fetch_one(connection).await?)
 }
 

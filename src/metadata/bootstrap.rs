@@ -73,7 +73,7 @@ impl Metadata {
     /// Token and key are those of `settings`, or generated from `seed`. A store that has them gets
     /// the key of `settings`, if there is one: it replaces the previous key from settings, and
     /// other keys stay. The token of `settings` must be that of the first project: clients send it,
-    /// and another one would reject their events.
+    /// and another one would reject their events. One that was that of a deleted project is ignored.
     ///
     /// # Errors
     ///
@@ -154,9 +154,14 @@ impl Metadata {
         user: Arc<User>,
     ) -> Result<Started, MetadataError> {
         let mut next = write.base.as_ref().clone();
-        if settings.project_token.is_some_and(|token| token != project.token) {
-            let (project, stored) = (project.id, project.token.clone());
-            return Err(MetadataError::OtherToken { project, stored });
+        if let Some(token) = settings.project_token.filter(|token| *token != project.token) {
+            if !write.is_of_deleted(&token).await? {
+                let (project, stored) = (project.id, project.token.clone());
+                return Err(MetadataError::OtherToken { project, stored });
+            }
+            tracing::warn!(
+                "the project API key of the settings is that of a deleted project, and has no effect"
+            );
         }
         if let Some(value) = settings.personal_key {
             self.fix_key(&mut write, &mut next, &user, &value).await?;

@@ -152,13 +152,24 @@ impl Sightings {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The same without what is of some projects.
+    fn without(&self, is_left_out: impl Fn(ProjectId) -> bool) -> Self {
+        let mut left = self.clone();
+        left.events.retain(|seen| !is_left_out(seen.project));
+        left.properties.retain(|seen| !is_left_out(seen.project));
+        left.pairs.retain(|seen| !is_left_out(seen.project));
+        left.flags.retain(|seen| !is_left_out(seen.project));
+        left
+    }
 }
 
 impl Metadata {
     /// Writes what arrived: a definition for each new name and key, a later `last_seen_at` for
     /// known names, the type for keys without one, the last call of flags. Definitions over
     /// [`EVENT_DEFINITIONS_MAX`] or the quotas of properties are rejected; the first rejected one
-    /// of each project and kind is returned. All or nothing, in one transaction; idempotent.
+    /// of each project and kind is returned. What is of deleted projects is left out. All or nothing,
+    /// in one transaction; idempotent.
     /// Writes nothing to a store that was opened to be read.
     ///
     /// # Errors
@@ -173,6 +184,14 @@ impl Metadata {
         }
         let mut write = self.begin().await?;
         let mut quota = Room::default();
+        let left;
+        let seen = match write.base.deleted_projects().is_empty() {
+            true => seen,
+            false => {
+                left = seen.without(|project| write.base.is_deleted(project));
+                &left
+            }
+        };
         for definition in &seen.events {
             upsert(write.connection(), definition, &mut quota).await?;
         }

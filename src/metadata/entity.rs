@@ -264,14 +264,18 @@ fn assigned(first: usize, names: impl Iterator<Item = &'static str>, separator: 
 /// has a UUID is not numbered.
 pub(super) trait Numbered: Entity {}
 
-/// The id for a new row: the largest one plus one. So the id of the newest row is given again once that row is gone; where
-/// no id may be, the newest one stays.
+/// The id for a new row: the largest one plus one, and above all that went with deleted projects. So the id of the newest
+/// row is given again once that row alone is gone; where no id may be, the newest one stays.
 ///
 /// Safe because the transaction holds the write lock from its start, so no two inserts see the same
 /// maximum. It keeps the ids small, dense and the same on every replay of the same calls.
 pub(super) async fn next_id<E: Numbered>(connection: &mut Conn) -> Result<i64, MetadataError> {
-    let next = format!("SELECT COALESCE(MAX(id), 0) + 1 FROM {}", E::TABLE);
-    Ok(query_scalar(AssertSqlSafe(next)).fetch_one(connection).await?)
+    let next = format!(
+        "SELECT COALESCE(MAX(id), 0) + 1 FROM (
+         SELECT MAX(id) AS id FROM {} UNION ALL SELECT highest FROM used_ids WHERE name = $1) AS ids",
+        E::TABLE
+    );
+    Ok(query_scalar(AssertSqlSafe(next)).bind(E::TABLE).fetch_one(connection).await?)
 }
 
 /// The statement of a text that consists of names of columns.

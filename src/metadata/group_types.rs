@@ -49,13 +49,16 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Database`], also for a project that does not exist.
+    /// [`MetadataError::NotFound`] for a deleted project, [`MetadataError::Database`], also for one that never existed.
     pub async fn ensure_group_types(
         &self,
         project: ProjectId,
         names: &[String],
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
+        if write.base.is_deleted(project) {
+            return Err(MetadataError::NotFound("project"));
+        }
         let mut next = (*write.base).clone();
         for name in names {
             let known = next.group_types(project);

@@ -76,6 +76,7 @@ pub mod postgres;
 pub mod properties;
 mod reach;
 pub mod record_times;
+pub mod removal;
 pub mod roles;
 pub mod schedules;
 pub mod secrets;

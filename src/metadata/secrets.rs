@@ -163,7 +163,15 @@ pub(super) fn mask(value: &str) -> String {
 
 /// Checks a project token from the settings.
 pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
-    let problem = if token.len() < TOKEN_MIN_BYTES {
+    match token_problem(token) {
+        Some(problem) => Err(MetadataError::Setting { setting: "the project API key", problem }),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a project token that somebody chose.
+pub(super) fn token_problem(token: &str) -> Option<&'static str> {
+    Some(if token.len() < TOKEN_MIN_BYTES {
         "is shorter than 12 bytes, and could be guessed"
     } else if token.len() > TOKEN_MAX_BYTES {
         "is longer than 64 bytes"
@@ -171,10 +179,11 @@ pub(super) fn check_token(token: &str) -> Result<(), MetadataError> {
         "may hold visible ascii characters only"
     } else if token.starts_with(PERSONAL_PREFIX) {
         "starts with phx_, as personal keys do"
+    } else if token.starts_with(SECRET_PREFIX) {
+        "starts with phs_, as secret keys do"
     } else {
-        return Ok(());
-    };
-    Err(MetadataError::Setting { setting: "the project API key", problem })
+        return None;
+    })
 }
 
 /// Checks the value of a personal key from the settings. It must fit in a header.
@@ -255,6 +264,7 @@ mod tests {
             ("with one\ttab", false),
             ("phc_ä_1234567", false),
             ("phx_wrong_prefix", false),
+            ("phs_wrong_prefix", false),
         ] {
             assert_eq!(check_token(token).is_ok(), good, "{token}");
         }

@@ -35,6 +35,8 @@ use weir_flags::set::{Entry, FlagSet};
 pub struct Snapshot {
     organizations: BTreeMap<Uuid, Arc<Organization>>,
     projects: BTreeMap<ProjectId, Arc<Project>>,
+    /// Deleted projects, with the times of their deletions.
+    deleted: Arc<BTreeMap<ProjectId, UnixMicros>>,
     by_token: HashMap<String, Arc<Project>>,
     users: BTreeMap<UserId, Arc<User>>,
     keys: HashMap<KeyHash, Arc<PersonalKey>>,
@@ -69,6 +71,7 @@ impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.organizations == other.organizations
             && self.projects == other.projects
+            && self.deleted == other.deleted
             && self.by_token == other.by_token
             && self.users == other.users
             && self.keys == other.keys
@@ -101,6 +104,11 @@ impl Snapshot {
     /// All projects, by id.
     pub fn projects(&self) -> impl ExactSizeIterator<Item = &Arc<Project>> {
         self.projects.values()
+    }
+
+    /// Deleted projects, with the times of their deletions.
+    pub fn deleted_projects(&self) -> &BTreeMap<ProjectId, UnixMicros> {
+        &self.deleted
     }
 
     /// The user with this id.
@@ -232,6 +240,12 @@ impl Snapshot {
             self.by_token.remove(&replaced.token);
         }
         self.by_token.insert(project.token.clone(), project);
+    }
+
+    /// Removes a project that was deleted, and everything of it.
+    pub(super) fn remove_project(&mut self, project: ProjectId, deleted_at: UnixMicros) {
+        self.forget(project);
+        Arc::make_mut(&mut self.deleted).insert(project, deleted_at);
     }
 
     /// Adds a user, or replaces the one with its id.

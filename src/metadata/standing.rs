@@ -1,6 +1,6 @@
 //! Whether whoever asked may still be answered: [`Standing`]. An answer that lasts, such as a stream or one that is
 //! computed while nobody waits, looks at it again and again, so that it ends with the key, the session or the token by
-//! which it was asked for.
+//! which it was asked for, and with the project that it is about.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ const LOOK_PAUSE: Duration = Duration::from_secs(2);
 pub struct Standing {
     metadata: Metadata,
     by: By,
+    /// The project that is asked about, if it is one.
+    project: Option<ProjectId>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,12 +48,18 @@ impl Standing {
                 key: session.key.map(|_| key.hash),
             },
         };
-        Self { metadata: metadata.clone(), by }
+        Self { metadata: metadata.clone(), by, project: None }
+    }
+
+    /// The same, which ends with the project as well.
+    pub fn within(self, project: Option<ProjectId>) -> Self {
+        Self { project, ..self }
     }
 
     /// That of whoever has the token of a project.
     pub fn of_token(metadata: &Metadata, project: ProjectId, token: &str) -> Self {
-        Self { metadata: metadata.clone(), by: By::Token(project, token.into()) }
+        let by = By::Token(project, token.into());
+        Self { metadata: metadata.clone(), by, project: None }
     }
 
     /// Returns once it has ended.
@@ -68,6 +76,9 @@ impl Standing {
     pub async fn lasts(&self) -> bool {
         let snapshot = self.metadata.snapshot();
         let has_key = |hash: &KeyHash| snapshot.key(*hash).is_some();
+        if self.project.is_some_and(|project| snapshot.is_deleted(project)) {
+            return false;
+        }
         match &self.by {
             By::Key(hash) => has_key(hash),
             By::Token(project, token) => {

@@ -30,6 +30,7 @@ mod opening;
 mod outage;
 mod place;
 mod record_times;
+mod removal;
 mod rights;
 mod schedules;
 mod servers;

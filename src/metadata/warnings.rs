@@ -4,6 +4,8 @@
 //! They are statistics: ingest accumulates them in memory and adds them here every few seconds
 //! ([`Metadata::add_warnings`]), so a crash may lose the last ones. Ingest defines the kinds.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::connection::Conn;
@@ -80,7 +82,7 @@ impl DayOfWarnings {
 }
 
 impl Metadata {
-    /// Adds warnings to those of their kinds and days. All or nothing.
+    /// Adds warnings to those of their kinds and days; those of deleted projects are left out. All or nothing.
     ///
     /// # Errors
     ///
@@ -90,7 +92,8 @@ impl Metadata {
             return Ok(());
         }
         let mut write = self.begin().await?;
-        for day in days {
+        let base = Arc::clone(&write.base);
+        for day in days.iter().filter(|day| !base.is_deleted(day.project)) {
             add(write.connection(), day.clone()).await?;
         }
         write.commit_unseen().await

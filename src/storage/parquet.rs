@@ -16,6 +16,7 @@ pub mod pages;
 use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -40,7 +41,7 @@ use parquet::arrow::async_reader::{
 use parquet::arrow::{ArrowWriter, ProjectionMask, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, SortingColumn};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
@@ -416,6 +417,39 @@ pub async fn read_columns_if(
             chosen.push(group);
         }
     }
+    let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
+    builder.with_projection(columns).with_row_groups(chosen).build()
+}
+
+/// As [`read_columns`], but only the row groups that may have what is sought in a column of whole numbers, by their bounds.
+/// Row groups without bounds are read.
+///
+/// # Errors
+///
+/// The file cannot be opened or has no such column; errors of reading come with the batches.
+#[expect(deprecated, reason = "see the import")]
+pub async fn read_columns_within(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    names: &[&str],
+    column: &str,
+    is_sought: impl Fn(RangeInclusive<i64>) -> bool,
+) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
+    let builder = open(store, file).await?;
+    let mut found = builder.parquet_schema().columns().iter();
+    let position = found.position(|found| found.name() == column);
+    let missing = || ParquetError::General(format!("{} has no column {column}", file.path));
+    let position = position.ok_or_else(missing)?;
+    let may_have = |group: &RowGroupMetaData| {
+        let statistics = group.columns().get(position).and_then(|column| column.statistics());
+        let bounds = match statistics {
+            Some(Statistics::Int64(own)) => own.min_opt().zip(own.max_opt()),
+            _ => None,
+        };
+        bounds.is_none_or(|(min, max)| is_sought(*min..=*max))
+    };
+    let groups = builder.metadata().row_groups().iter().enumerate();
+    let chosen = groups.filter(|(_, group)| may_have(group)).map(|(index, _)| index).collect();
     let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
     builder.with_projection(columns).with_row_groups(chosen).build()
 }

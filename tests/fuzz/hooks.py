@@ -166,6 +166,11 @@ for owners, name in (("/api/projects/1/feature_flags", "role_access"),
         pairs[name].extend((owner, str(item["id"])) for item in results)
 
 
+# Projects to delete.
+PROJECTS = {"/api/projects/{project}/": "project", "/api/organizations/{organization}/projects/{id}/": "id"}
+doomed = [str(ask("POST", "/api/projects/", {"name": f"doomed {number}"})["id"]) for number in range(9)]
+
+
 def is_suicide(method, path, value):
     """Whether the fuzzer would take its own key or its own rights away."""
     is_own = path.startswith("/api/personal_api_keys/") and value in (str(OWN_KEY), "@current")
@@ -272,6 +277,9 @@ def before_call(context, case, kwargs):
     if case.operation.path == "/api/projects/{project}/reset_token/":
         # Of another project: the token of this one is known to all.
         case.path_parameters["project"] = "2"
+    if case.method == "DELETE" and case.operation.path in PROJECTS:
+        # Projects that nothing else is asked about, and one that is not there.
+        case.path_parameters[PROJECTS[case.operation.path]] = doomed.pop() if doomed else "999999999"
 
 
 @schemathesis.hook

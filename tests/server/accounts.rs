@@ -311,6 +311,7 @@ fn members_have_levels_and_lose_their_keys() {
     for (method, path) in [
         ("POST", "/api/projects/"),
         ("PATCH", "/api/projects/@current/reset_token/"),
+        ("DELETE", "/api/projects/@current/"),
         ("PATCH", "/api/organizations/@current/"),
         ("POST", MEMBERS),
         ("PATCH", member.as_str()),

@@ -13,7 +13,7 @@ use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
 use weir_ingest::prepare::Preparer;
 use weir_ingest::project_facts::ProjectFacts;
-use weir_ingest::request::{Protocol, Received};
+use weir_ingest::request::{Protocol, Received, Rules};
 use weir_storage::compaction::{Memory, Reading};
 use weir_storage::exact::ExactColumns;
 use weir_storage::parquet::pages::PagedFile;
@@ -59,6 +59,7 @@ async fn the_memory_of_a_merge_is_enough_for_many_flushes() {
         seed: 1,
         skew_ignored_millis: 0,
         event_max_bytes: 1 << 20,
+        rules: Rules::default(),
     };
     let preparer = Preparer::default();
     let all: Vec<usize> = (0..schema.fields().len()).collect();

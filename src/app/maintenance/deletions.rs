@@ -6,25 +6,28 @@
 //! rows, and the log up to the request is in files, so that no replay restores a row. If a pass is
 //! interrupted, the request stays, and the next pass checks all files again.
 //!
+//! Deleted projects and events that are older than their project keeps them leave the files in the same way.
+//!
 //! The pass runs on the merge thread, so no file is merged and rewritten at the same time. Concurrent flushes
 //! only add files whose sequence is beyond the requests of the pass.
 
+mod held;
+
+use std::sync::Arc;
+
 use arrow::array::{AsArray, BooleanArray};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
-use futures::TryStreamExt;
 
-use crate::maintenance::files::{Files, FilesError};
+use crate::maintenance::deletions::held::Held;
+use crate::maintenance::files::{Files, FilesError, Merged};
 use weir_base::clock::UnixMicros;
 use weir_base::tasks::Shutdown;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;
 use weir_identity::deletions::{Deletions, Origin};
-use weir_query::events::merge::Unreadable;
 use weir_query::kernel::error::QueryError;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::stats::Value;
+use weir_storage::delta::{DataFile, Edit, EditKind};
 use weir_storage::rows::Rows;
-use weir_storage::{naming, parquet};
 
 /// Mask of the rows of a memtable batch that are not deleted; `None` if none is deleted.
 pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
@@ -34,10 +37,13 @@ pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {
     let column = |position: usize| rows.columns.get(position).and_then(Option::as_ref);
     let projects = column(column::PROJECT_ID)?.as_primitive_opt::<Int64Type>()?;
     let ids = column(column::DISTINCT_ID)?.as_string_view_opt()?;
+    let times = column(column::TIMESTAMP)?.as_primitive_opt::<TimestampMicrosecondType>()?;
     let positions = rows.positions();
     let is_there = |row: usize| {
-        let position = u64::try_from(positions.value(row)).unwrap_or(0);
-        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), Origin::Log(position))
+        let (project, position) = (ProjectId(projects.value(row)), positions.value(row));
+        let origin = Origin::Log(u64::try_from(position).unwrap_or(0));
+        !deletions.is_too_old(project, UnixMicros(times.value(row)))
+            && !deletions.is_deleted(project, ids.value(row), origin)
     };
     let kept: Vec<bool> = (0..rows.len).map(is_there).collect();
     (!kept.iter().all(|kept| *kept)).then(|| BooleanArray::from(kept))
@@ -57,9 +63,9 @@ pub struct Erased {
 }
 
 impl Files {
-    /// Rewrites all files that contain deleted rows, and marks requests as done at `now`: those up to which
-    /// the log is in files. `None` if the shutdown began, or the identity store has not applied the log as
-    /// far as it is in files.
+    /// Removes the persons of deleted projects, rewrites all files that contain deleted rows, drops those that
+    /// contain no others, and marks requests as done at `now`: those up to which the log is in files. `None` if
+    /// the shutdown began, or the identity store has not applied the log as far as it is in files.
     ///
     /// # Errors
     ///
@@ -70,7 +76,10 @@ impl Files {
         now: UnixMicros,
         shutdown: &Shutdown,
     ) -> Result<Option<Erased>, FilesError> {
-        let deletions = self.identities.deletions();
+        if !self.identities.purge_projects(|| !shutdown.is_cancelled()).map_err(QueryError::from)? {
+            return Ok(None);
+        }
+        let deletions = self.identities.deletions().with_kept_from(&self.kept_from);
         let version = self.store.table().current();
         // For requests after `through`, older rows may still be in memory only.
         let through = self.store.flushed_through_of(&version).0.min(deletions.newest());
@@ -80,9 +89,10 @@ impl Files {
             if shutdown.is_cancelled() {
                 return Ok(None);
             }
-            let rewritten = match self.holds_deleted(file, &deletions).await {
-                Ok(false) => continue,
-                Ok(true) => self.merge(std::slice::from_ref(file), shutdown).await,
+            let rewritten = match self.held_of(file, &deletions).await {
+                Ok(Held::Nothing) => continue,
+                Ok(Held::Some) => self.merge(std::slice::from_ref(file), shutdown).await,
+                Ok(Held::All) => self.drop_file(file).await.map(Some),
                 Err(error) => Err(error.into()),
             };
             match rewritten {
@@ -105,57 +115,13 @@ impl Files {
         Ok(Some(erased))
     }
 
-    /// Whether a file contains deleted rows.
-    async fn holds_deleted(
-        &self,
-        file: &DataFile,
-        deletions: &Deletions,
-    ) -> Result<bool, Unreadable> {
-        let position = naming::position(file).0;
-        if position >= deletions.newest() || !may_concern(file, deletions) {
-            return Ok(false);
-        }
-        let schema = &self.store.table().spec().schema;
-        let project = schema.field(column::PROJECT_ID).name().as_str();
-        let distinct_id = schema.field(column::DISTINCT_ID).name().as_str();
-        let received_at = schema.field(column::RECEIVED_AT).name().as_str();
-        let ids: Vec<&str> = deletions.distinct_ids(position).collect();
-        let (objects, names) = (self.store.table().store(), [project, distinct_id, received_at]);
-        let unreadable = Unreadable::because(file);
-        let read = parquet::read_columns_if(objects, file, &names, distinct_id, &ids).await;
-        let mut batches = read.map_err(&unreadable)?;
-        while let Some(batch) = batches.try_next().await.map_err(&unreadable)? {
-            let column = |name: &str| batch.column_by_name(name);
-            let projects =
-                column(project).and_then(|column| column.as_primitive_opt::<Int64Type>());
-            let ids = column(distinct_id).and_then(|column| column.as_string_opt::<i32>());
-            let times = column(received_at)
-                .and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-            // Unexpected column types: the file is rewritten to be safe.
-            let (Some(projects), Some(ids), Some(times)) = (projects, ids, times) else {
-                return Ok(true);
-            };
-            let mut rows = projects.values().iter().zip(ids.iter()).zip(times.values());
-            let is_deleted = |((project, id), time): ((&i64, Option<&str>), &i64)| {
-                let origin = Origin::of(position, UnixMicros(*time));
-                id.is_some_and(|id| deletions.is_deleted(ProjectId(*project), id, origin))
-            };
-            if rows.any(is_deleted) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Takes a file that has only deleted rows out of the table, unread.
+    async fn drop_file(&self, file: &Arc<DataFile>) -> Result<Merged, FilesError> {
+        let remove = vec![Arc::clone(file)];
+        let edit = Edit { add: Vec::new(), remove, transaction: None, kind: EditKind::Replace };
+        self.store.replace(edit).await?;
+        Ok(Merged { files: 1, rows: 0, deleted: file.rows })
     }
-}
-
-/// Whether a file may contain rows of a project with deletions, by its statistics.
-fn may_concern(file: &DataFile, deletions: &Deletions) -> bool {
-    let bounds = file.stats.columns.get("project_id");
-    let bounds = bounds.and_then(|stats| match (&stats.min, &stats.max) {
-        (Some(Value::Int(min)), Some(Value::Int(max))) => Some(*min..=*max),
-        _ => None,
-    });
-    bounds.is_none_or(|bounds| deletions.projects().any(|project| bounds.contains(&project.0)))
 }
 
 #[cfg(test)]

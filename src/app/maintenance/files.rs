@@ -13,6 +13,7 @@ use parquet::errors::ParquetError;
 
 use crate::maintenance::deletions;
 use weir_base::tasks::Shutdown;
+use weir_identity::deletions::{Deletions, KeptFrom};
 use weir_identity::store::Identities;
 use weir_query::events::merge;
 use weir_query::events::merge::Unreadable;
@@ -78,6 +79,8 @@ pub struct Files {
     pub store: Store,
     /// Merges and splits of persons, and which events are deleted.
     pub identities: Identities,
+    /// The times before which no events are kept.
+    pub kept_from: Arc<KeptFrom>,
 }
 
 /// Result of a merge.
@@ -101,7 +104,7 @@ impl Files {
     pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
         // All deletions in records up to `applied` are known. A file must not contain rows that a record
         // before the file's sequence deletes, see `identity::deletions`.
-        let (applied, deletions) = self.identities.deletions_as_of();
+        let (applied, deletions) = self.deletions_as_of();
         let keep = |rows: &Rows| deletions::kept(&deletions, rows);
         self.store.flush(Sequence(applied), &keep).await
     }
@@ -145,7 +148,7 @@ impl Files {
         let through = self.store.flushed_through();
         // The deletions are at least as new as every file: the new file contains no row that they delete. All
         // its rows are older than deletion requests that arrive during the merge.
-        let (applied, deletions) = self.identities.deletions_as_of();
+        let (applied, deletions) = self.deletions_as_of();
         if Sequence(applied) < through {
             return Ok(None);
         }
@@ -170,6 +173,15 @@ impl Files {
         let edit = Edit { add, remove, transaction: None, kind };
         self.store.replace(edit).await?;
         Ok(Some(done))
+    }
+
+    /// The last record applied to persons, and the deletions as of it, with those of old events.
+    pub(super) fn deletions_as_of(&self) -> (u64, Arc<Deletions>) {
+        let (applied, deletions) = self.identities.deletions_as_of();
+        match self.kept_from.is_empty() {
+            true => (applied, deletions),
+            false => (applied, Arc::new(deletions.with_kept_from(&self.kept_from))),
+        }
     }
 
     /// A place for copies of the files, if they are in a bucket.

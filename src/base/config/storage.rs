@@ -58,9 +58,9 @@ pub struct StorageConfig {
     /// are merged at once; two files are merged in any case [range: 1MiB to 1TiB]
     #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB", value_parser = bytes("1MiB", "1TiB"))]
     pub compaction_memory_max_bytes: ByteSize,
-    /// Longest time until files that contain deleted events or deleted person properties are rewritten;
-    /// responses omit deleted data at once. Too small rewrites files more often, too large keeps deleted
-    /// data on disk longer [range: 10ms to 30d]
+    /// Longest time until files that contain deleted events, events older than their project keeps them, or
+    /// deleted person properties are rewritten; responses omit them at once. Too small rewrites files more
+    /// often, too large keeps deleted data on disk longer [range: 10ms to 30d]
     #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = time("10ms", "30d"))]
     pub deletion_interval: Duration,
     /// Age at which files that a merge replaced are removed. Too small takes files from other engines that

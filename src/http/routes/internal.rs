@@ -4,11 +4,14 @@
 use hyper::StatusCode;
 use serde_json::json;
 
+use crate::auth;
+use crate::fields::Fields;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::{mcp, query};
+use crate::routes::{mcp, query, store};
 use weir_app::App;
 use weir_app::flush::FlushError;
+use weir_metadata::accounts::ProjectPatch;
 use weir_metadata::secrets::KeyHash;
 
 /// The internal endpoints.
@@ -22,6 +25,8 @@ pub enum Internal {
     Overview,
     /// `/_internal/mcp`: messages of an assistant, for `weir mcp`.
     Mcp,
+    /// `/_internal/project`: makes a project, for `weir load`.
+    Project,
 }
 
 impl Internal {
@@ -32,6 +37,7 @@ impl Internal {
             "flush" => Some(Self::Flush),
             "overview" => Some(Self::Overview),
             "mcp" => Some(Self::Mcp),
+            "project" => Some(Self::Project),
             _ => None,
         }
     }
@@ -43,6 +49,7 @@ impl Internal {
             Self::Flush => "internal_flush",
             Self::Overview => "internal_overview",
             Self::Mcp => "internal_mcp",
+            Self::Project => "internal_project",
         }
     }
 }
@@ -66,6 +73,7 @@ pub async fn internal(
         Internal::Query => query::internal(app, request).await,
         Internal::Flush => flush(app).await,
         Internal::Mcp => mcp::internal(app, secret, request).await,
+        Internal::Project => project(app, request).await,
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
@@ -85,6 +93,22 @@ async fn flush(app: &App) -> Result<Response, Problem> {
     let rows: u64 = version.files.iter().map(|file| file.rows).sum();
     let answer = json!({"version": version.version, "files": version.files.len(), "rows": rows});
     Ok(Response::json(StatusCode::OK, &answer))
+}
+
+/// Makes a project with the name of the body, in the organization of the first user.
+async fn project(app: &App, request: Request) -> Result<Response, Problem> {
+    let mut fields = Fields::read(request).await?;
+    let name = fields.text("name")?.unwrap_or_default();
+    let user =
+        app.node.metadata.snapshot().users().find(|user| !user.is_removed()).map(|user| user.id);
+    let user = user.ok_or_else(|| Problem::not_found("There is no user."))?;
+    let metadata = app.node.metadata.clone();
+    let write = async move {
+        metadata.create_project(user, &name, ProjectPatch::default(), &auth::seed()).await
+    };
+    let made = store::write(app, "create-project", write).await?;
+    let answer = json!({"id": made.id.0, "name": made.name, "api_token": made.token});
+    Ok(Response::json(StatusCode::CREATED, &answer))
 }
 
 #[cfg(test)]

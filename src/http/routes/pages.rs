@@ -203,6 +203,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     }
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
     let standing = Standing::of(&app.node.metadata, &principal.key, session.as_ref());
+    let standing = standing.within(Some(principal.project.id));
     let app = app.on_behalf_of(principal.key.id, standing.clone());
     let engine = app.engine.clone();
     let visit = Visit::new(app, principal, (located.parameters, session), request, desk);

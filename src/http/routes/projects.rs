@@ -1,4 +1,4 @@
-//! Projects: list, create, change, rotate the public token. PostHog's newer paths for projects are under the
+//! Projects: list, create, change, delete, rotate the public token. PostHog's newer paths for projects are under the
 //! organization, with the same operations.
 
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use crate::auth::{Asker, Principal};
 use crate::body::{Field, body};
 use crate::fields::{Fields, not_a_choice, refused};
 use crate::operation::input::{Creates, New, input};
-use crate::operation::output::{Created, Listed};
+use crate::operation::output::{Created, Done, Listed};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use weir_api::nodes::check::check_filters;
 use weir_api::projects as api;
+use weir_base::clock::UnixMicros;
 use weir_event::json::FromJson;
 use weir_insights::filters::Filters;
 use weir_metadata::Metadata;
-use weir_metadata::accounts::{Project, ProjectPatch};
+use weir_metadata::accounts::{NewProject, Project, ProjectPatch};
 use weir_metadata::members::Level;
 
 input! {
@@ -39,7 +40,8 @@ impl Operation for List {
         let snapshot = cx.snapshot();
         let may = |project: &&Arc<Project>| auth::may_use(&cx.who.key, project);
         let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
-        Ok(Listed::part_of(self.page, projects, |own| project(own)))
+        let now = cx.app.engine.now();
+        Ok(Listed::part_of(self.page, projects, |own| project(own, now)))
     }
 }
 
@@ -60,13 +62,16 @@ impl Operation for Create {
     }
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
-        let mut patch = self.project.0.patch();
-        let (user, name) = (cx.user(), patch.name.take().unwrap_or_default());
+        let mut body = self.project.0;
+        let (user, token) = (cx.user(), body.api_token.take());
+        let mut settings = body.patch();
+        let name = settings.name.take().unwrap_or_default();
+        let new = NewProject { settings, token };
         let write = |metadata: Metadata| async move {
-            metadata.create_project(user, &name, patch, &auth::seed()).await
+            metadata.create_project(user, &name, new, &auth::seed()).await
         };
         let made = cx.write("create-project", write).await?;
-        Ok(Created(project(&made)))
+        Ok(Created(project(&made, cx.app.engine.now())))
     }
 }
 
@@ -81,7 +86,7 @@ impl Operation for Retrieve {
     const SCOPE: &'static str = "project:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        Ok(project(&cx.who.project))
+        Ok(project(&cx.who.project, cx.app.engine.now()))
     }
 }
 
@@ -98,10 +103,43 @@ impl Operation for Update {
     const SCOPE: &'static str = "project:write";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (id, patch) = (cx.who.project.id, self.change.patch());
+        let own = &cx.who.project;
+        if self.change.api_token.as_ref().is_some_and(|token| *token != own.token) {
+            let detail =
+                "A token is chosen when the project is created; reset_token makes another one.";
+            return Err(refused("api_token", "invalid_input", detail));
+        }
+        // It removes events.
+        if self.change.event_retention_days.is_some_and(|days| days != own.event_retention_days) {
+            auth::require_level(&cx.who.key, Level::Admin)?;
+        }
+        let (id, patch) = (own.id, self.change.patch());
         let write = |metadata: Metadata| async move { metadata.update_project(id, patch).await };
         let changed = cx.write("update-project", write).await?;
-        Ok(project(&changed))
+        Ok(project(&changed, cx.app.engine.now()))
+    }
+}
+
+input! {
+    /// Deletes a project with everything in it: its token, events, persons, groups, flags, cohorts, insights and dashboards
+    /// end with the response. They leave the files within `deletion-interval`. The last project of an organization stays.
+    pub struct Delete {}
+}
+
+impl Operation for Delete {
+    type Who = Principal;
+    type Out = Done;
+    const SCOPE: &'static str = "project:write";
+
+    fn permit(who: &Principal) -> Result<(), Problem> {
+        auth::require_level(&who.key, Level::Admin)
+    }
+
+    async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
+        let (by, id) = (cx.user(), cx.who.project.id);
+        let write = |metadata: Metadata| async move { metadata.delete_project(by, id).await };
+        cx.write("delete-project", write).await?;
+        Ok(Done)
     }
 }
 
@@ -124,7 +162,7 @@ impl Operation for ResetToken {
         let write =
             |metadata: Metadata| async move { metadata.rotate_token(id, &auth::seed()).await };
         let changed = cx.write("reset-token", write).await?;
-        Ok(project(&changed))
+        Ok(project(&changed, cx.app.engine.now()))
     }
 }
 
@@ -144,6 +182,10 @@ body! {
         anonymize_ips: Option<bool>,
         /// The day on which weeks begin: 0 for Sunday, 1 for Monday.
         week_start_day: Option<Option<i64>>,
+        /// The token with which SDKs send, if it is chosen: only of a new project, and none that was that of a project.
+        api_token: Option<String>,
+        /// Days for which events are kept, by their `timestamp`; null for all. Older ones are in no answer.
+        event_retention_days: Option<Option<i64>>,
     }
 }
 
@@ -160,6 +202,7 @@ impl ProjectWrite {
             anonymize_ips: self.anonymize_ips,
             week_start_day: self.week_start_day.map(Option::unwrap_or_default),
             test_account_filters: self.test_account_filters.map(|own| own.0),
+            event_retention_days: self.event_retention_days,
         }
     }
 }
@@ -225,7 +268,7 @@ impl Field for Option<TestFilters> {
     }
 }
 
-fn project(own: &Project) -> api::Project {
+fn project(own: &Project, now: UnixMicros) -> api::Project {
     api::Project {
         id: own.id.0,
         organization: own.organization.to_string(),
@@ -236,6 +279,8 @@ fn project(own: &Project) -> api::Project {
         week_start_day: own.week_start_day,
         test_account_filters: own.test_account_filters.clone(),
         person_display_name_properties: own.person_display_name_properties.clone(),
+        event_retention_days: own.event_retention_days,
+        events_kept_from: own.kept_from(now).map(UnixMicros::to_rfc3339),
         created_at: own.created_at.to_rfc3339(),
     }
 }

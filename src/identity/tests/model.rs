@@ -142,6 +142,7 @@ impl Model {
                 }
             }
             OpKind::Delete { person, extent } => self.delete(project, op, *person, *extent),
+            OpKind::DeleteProject => panic!("it has tests of its own"),
             OpKind::ChangeGroup(GroupChange { group_type, key, is_new, set, unset }) => {
                 let types = self.types.get(&project).map_or(&[][..], |types| types);
                 let Some(index) = types.iter().position(|name| name == group_type) else { return };

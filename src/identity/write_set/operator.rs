@@ -12,6 +12,7 @@ use crate::change::{
 };
 use crate::decide::{Change, group};
 use crate::deletions::{Mark, Place};
+use crate::gone::{Gone, GoneProjects};
 use crate::person::{Group, Person};
 use crate::write_set::{WriteSet, memory_estimate};
 use crate::{IdentityError, decide};
@@ -143,6 +144,18 @@ impl WriteSet<'_> {
         row.person = None;
         *self.counts.entry(project).or_insert(0) -= 1;
         Ok(())
+    }
+
+    /// Ops of these projects have no effect from here on.
+    pub(crate) fn ignore(&mut self, gone: Arc<GoneProjects>) {
+        self.gone = gone;
+    }
+
+    /// Deletes a project: its rows are removed later.
+    pub(super) fn delete_project(&mut self, project: ProjectId, op: &Op) {
+        let gone = Gone { sequence: self.sequence(), asked_at: op.timestamp, done_at: None };
+        self.grow(memory_estimate::entry(0));
+        self.new_gone.insert(project, gone);
     }
 
     /// Records that the events of these distinct ids are deleted that come before the current

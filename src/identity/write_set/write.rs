@@ -13,10 +13,12 @@ use crate::cache::IdState;
 use crate::change::Warning;
 use crate::codec::Counters;
 use crate::deletions::{Deletion, Mark};
+use crate::gone::Gone;
 use crate::loaded::GroupTypes;
 use crate::tables::Tables;
 use crate::write_set::{PersonRow, WriteSet};
 use crate::{IdentityError, codec};
+use weir_event::id::ProjectId;
 
 impl WriteSet<'_> {
     /// Puts every changed row into the batch.
@@ -71,6 +73,10 @@ impl WriteSet<'_> {
             batch.insert(&tables.deletions, codec::deletion_key(*place), row);
             let ids = codec::encode_deleting(ids)?;
             batch.insert(&tables.meta, codec::deleting_key(*place), ids);
+        }
+        for (project, gone) in &self.new_gone {
+            let key = codec::meta_key(codec::GONE_PREFIX, *project);
+            batch.insert(&tables.meta, key, codec::encode_gone(gone));
         }
         self.write_projects(batch, tables)?;
         batch.insert(&tables.meta, codec::COUNTERS_KEY, self.counters.encode());
@@ -176,6 +182,7 @@ impl WriteSet<'_> {
         Published {
             counters: self.counters,
             marks: self.marks,
+            gone: self.new_gone,
             types: (!self.types_changed.is_empty()).then_some(self.types),
             warnings: self.warnings,
         }
@@ -186,6 +193,7 @@ impl WriteSet<'_> {
 pub(crate) struct Published {
     pub(crate) counters: Counters,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) gone: BTreeMap<ProjectId, Gone>,
     pub(crate) types: Option<Arc<GroupTypes>>,
     pub(crate) warnings: Vec<Warning>,
 }

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use url::Url;
 use uuid::Uuid;
 
-use super::{Commit, LogFailed, LogThread, REFUSALS_PAUSE, Stock};
+use super::{Commit, DeletedProjects, LogFailed, LogThread, REFUSALS_PAUSE, Stock};
 use crate::budget::Budget;
 use crate::dedup::Window;
 use crate::disk_room::DiskRoom;
@@ -34,7 +34,7 @@ use crate::project_facts::ProjectFacts;
 use crate::projector::Projection;
 use crate::publish::{LogExtent, Missing, Mode, Publisher};
 use crate::recent::recent_keys;
-use crate::request::{Protocol, Received};
+use crate::request::{Protocol, Received, Rules};
 use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::storage::StorageConfig;
 use weir_base::telemetry::metrics::Metrics;
@@ -151,6 +151,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
         clock,
         linger: std::time::Duration::ZERO,
         refusals,
+        deleted: DeletedProjects(Arc::new(|_| false)),
     };
     Some(Node { log, store, _derivations: inbox })
 }
@@ -214,6 +215,7 @@ impl Node {
                 seed,
                 skew_ignored_millis: 0,
                 event_max_bytes: 1 << 20,
+                rules: Rules::default(),
             };
             let body = body(number);
             let prepared = prepared(&body, &received);

@@ -331,7 +331,8 @@ impl Project {
                 | OpKind::Personless
                 | OpKind::GroupTypes(_)
                 | OpKind::Split { .. }
-                | OpKind::Delete { .. } => {}
+                | OpKind::Delete { .. }
+                | OpKind::DeleteProject => {}
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::normalize::keys::KeyTable;
 use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::{Protocol, Received};
+use crate::request::{Protocol, Received, Rules};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
@@ -102,6 +102,7 @@ fn prepare(events: &[Json]) -> Prepared {
         seed: 1,
         skew_ignored_millis: 0,
         event_max_bytes: 1 << 20,
+        rules: Rules::default(),
     };
     let body = json!({"api_key": "phc_a", "batch": events}).to_string();
     let facts = || ProjectFacts {

@@ -10,7 +10,7 @@ use crate::budget::Budget;
 use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::{Protocol, Received};
+use crate::request::{Protocol, Received, Rules};
 use crate::tape::Scratch;
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;
@@ -67,6 +67,7 @@ fn prepared(body: &str, permit: Option<&mut MemoryPermit>) -> Result<Prepared, P
         seed: 1,
         skew_ignored_millis: 0,
         event_max_bytes: 1 << 20,
+        rules: Rules::default(),
     };
     let project = |_: &str| {
         Some(ProjectFacts {

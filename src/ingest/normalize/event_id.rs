@@ -5,6 +5,7 @@ use uuid::Uuid;
 use crate::capture::Fields;
 use crate::normalize::batch::Batch;
 use crate::prepare::error::PrepareError;
+use crate::request::Rules;
 use crate::tape::Value;
 use weir_base::clock::UnixMicros;
 use weir_event::schema::column;
@@ -20,6 +21,13 @@ impl<'a> Batch<'a, '_> {
     ) -> Result<(Uuid, bool), PrepareError> {
         let text = match fields.uuid {
             Some(Value::String(text)) => Some(text.trim()).filter(|text| !text.is_empty()),
+            // What a list of events returns has its uuid as `id`. Other ids are the sender's own.
+            None | Some(Value::Null) if self.received.rules >= Rules::ExactImports => {
+                let id = fields
+                    .id
+                    .and_then(|id| if let Value::String(id) = id { Some(id) } else { None });
+                id.map(str::trim).filter(|id| Uuid::try_parse(id).is_ok())
+            }
             _ => None,
         };
         let given = text.and_then(|text| Some((text, Uuid::try_parse(text).ok()?)));

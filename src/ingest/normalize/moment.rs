@@ -15,18 +15,17 @@ impl<'a> Batch<'a, '_> {
         if let Some(decided) = fields.decided {
             return (decided.at, decided.warning);
         }
-        // Another server has stored it under this time.
-        if self.history.import().is_some()
-            && let Some(at) = fields.timestamp.and_then(instant).and_then(time::within_bounds)
-        {
-            return (at, None);
+        let timestamp = match fields.timestamp {
+            None | Some(Value::Null) => Claimed::Absent,
+            Some(given) => Claimed::from(instant(given)),
+        };
+        let is_import = self.is_import(fields);
+        if let (true, Claimed::At(at)) = (is_import, timestamp) {
+            return imported(at);
         }
         let claim = Claim {
-            timestamp: match fields.timestamp {
-                None | Some(Value::Null) => Claimed::Absent,
-                Some(given) => Claimed::from(instant(given)),
-            },
-            sent_at: self.sent_at.filter(|_| !fields.inner.ignore_sent_at),
+            timestamp,
+            sent_at: self.sent_at.filter(|_| !fields.inner.ignore_sent_at && !is_import),
             offset_millis: match fields.offset {
                 Some(Value::Integer(millis)) => Some(millis),
                 _ => None,
@@ -34,6 +33,14 @@ impl<'a> Batch<'a, '_> {
         };
         let decided = time::event_time(&claim, self.received.at);
         (decided.at, decided.warning.map(warning))
+    }
+}
+
+/// The timestamp of an event that keeps what its sender gave, however far in the future.
+pub(super) fn imported(at: UnixMicros) -> (UnixMicros, Option<Kind>) {
+    match time::within_bounds(at) {
+        Some(at) => (at, None),
+        None => (UnixMicros(0), Some(Kind::TimestampOutOfRange)),
     }
 }
 

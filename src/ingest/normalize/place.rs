@@ -60,16 +60,20 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
     ) -> Result<Address, PrepareError> {
         let inner = &fields.inner;
-        // What is imported was not sent by the client of now, and has the place that it was stored with.
+        // Copies of other projects have the place that they were stored with.
         let is_live = self.history.effects() == Effects::All;
-        let client = self.addresses.client.as_ref().filter(|_| is_live);
+        // The address that an import comes from is not that of its events.
+        let client = self.addresses.client.as_ref().filter(|_| !self.is_import(fields));
         let (added, view, address) = match (inner.ip, inner.is_internal, client) {
             (Some(ip), ..) => (None, self.view(ip)?, ip.parse().ok()),
             (None, true, _) => (Some(Rc::from(INTERNAL)), self.view(INTERNAL)?, None),
             (None, false, Some((text, view))) => {
                 (Some(Rc::clone(text)), *view, self.received.client_ip)
             }
-            (None, false, None) => return Ok(Address::default()),
+            (None, false, None) => {
+                let goes = self.project.anonymize_ips && self.is_import(fields);
+                return Ok(Address { goes, ..Address::default() });
+            }
         };
         let mut place = None;
         if let Some(address) = address.filter(|_| self.project.places.are_known())

@@ -166,17 +166,15 @@ impl<'a> Batch<'a, '_> {
     }
 
     /// The timestamp of an event, corrected by the sender's clock skew. If the event disables the
-    /// correction, its timestamp may even be far in the future.
+    /// correction or is imported, its timestamp may even be far in the future.
     fn moment_v1(
         &self,
         timestamp: UnixMicros,
         options: &Options<'_>,
     ) -> (UnixMicros, Option<Kind>) {
-        if options.disable_skew_correction == Some(true) {
-            return match time::within_bounds(timestamp) {
-                Some(at) => (at, None),
-                None => (UnixMicros(0), Some(Kind::TimestampOutOfRange)),
-            };
+        let is_exact = options.disable_skew_correction == Some(true);
+        if is_exact || self.is_import(&Fields::default()) {
+            return moment::imported(timestamp);
         }
         let timestamp = Claimed::At(timestamp);
         let claim = Claim { timestamp, sent_at: self.sent_at, offset_millis: None };

@@ -10,7 +10,7 @@ use super::{Drop, Preparer};
 use crate::prepare::error::PrepareError;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::{Protocol, Received};
+use crate::request::{Protocol, Received, Rules};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
@@ -22,6 +22,7 @@ mod auto_set;
 mod bodies;
 mod dropped;
 mod imported;
+mod imports;
 mod members;
 mod oracle;
 mod people;
@@ -45,6 +46,7 @@ fn received() -> Received {
         seed: 42,
         skew_ignored_millis: 0,
         event_max_bytes: EVENT_MAX_BYTES,
+        rules: Rules::default(),
     }
 }
 

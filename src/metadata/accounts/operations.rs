@@ -3,38 +3,51 @@
 use std::sync::Arc;
 
 use crate::accounts::{
-    CreatedKey, Grant, KeyId, KeyRow, LABEL_MAX_CHARS, PROJECT_NAME_MAX_CHARS, PersonalKey,
-    Project, ProjectPatch, User, UserId, check_text, rows,
+    CreatedKey, Grant, KeyId, KeyRow, LABEL_MAX_CHARS, NewProject, PROJECT_NAME_MAX_CHARS,
+    PersonalKey, Project, ProjectPatch, User, UserId, check_text, rows,
 };
 use crate::entity::{Entity, Patch, next_id};
 use crate::error::MetadataError;
 use crate::secrets::{KeyHash, Seed};
-use crate::{Metadata, secrets, sessions};
+use crate::violation::Violation;
+use crate::{Metadata, removal, secrets, sessions};
 use weir_event::id::ProjectId;
 
 impl Metadata {
-    /// Creates a project in the organization of `user`, with a generated token and the values of `patch`.
+    /// Creates a project in the organization of `user`.
     ///
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a user, [`MetadataError::Rejected`] for a blank or
-    /// long name, and as [`Metadata::update_project`].
+    /// long name, for a token that is malformed, in use, or was that of a project, and as
+    /// [`Metadata::update_project`].
     pub async fn create_project(
         &self,
         user: UserId,
         name: &str,
-        patch: ProjectPatch,
+        new: impl Into<NewProject>,
         seed: &Seed,
     ) -> Result<Arc<Project>, MetadataError> {
+        let NewProject { settings, token } = new.into();
         check_text("name", name, PROJECT_NAME_MAX_CHARS)?;
-        patch.check()?;
+        settings.check()?;
+        if let Some(problem) = token.as_deref().and_then(secrets::token_problem) {
+            let detail = format!("The token {problem}.");
+            return Err(Violation { code: "invalid_input", detail, attr: Some("api_token") }.into());
+        }
         let mut write = self.begin().await?;
         let organization = write.user(user)?.organization;
-        let project = patch.applied(Project {
+        if let Some(token) = &token
+            && write.is_token_taken(token).await?
+        {
+            let detail = "This token is in use, or was that of a project.";
+            return Err(Violation::unique("api_token", detail).into());
+        }
+        let project = settings.applied(Project {
             id: ProjectId(next_id::<Project>(write.connection()).await?),
             organization,
             name: name.to_owned(),
-            token: seed.project_token(),
+            token: token.unwrap_or_else(|| seed.project_token()),
             ..Project::initial(self.now())
         });
         project.insert().execute(write.connection()).await?;
@@ -48,7 +61,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a project, [`MetadataError::Rejected`] for a blank
-    /// or long name, and for another first day of weeks.
+    /// or long name, and for another first day of weeks or number of days.
     pub async fn update_project(
         &self,
         id: ProjectId,
@@ -57,7 +70,11 @@ impl Metadata {
         patch.check()?;
         let mut write = self.begin().await?;
         let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
-        let project = patch.applied(stored.as_ref().clone());
+        let mut project = patch.applied(stored.as_ref().clone());
+        // What is left out until now does not come back.
+        if project.event_retention_days != stored.event_retention_days {
+            project.events_kept_from = stored.kept_from(self.now());
+        }
         project.update().execute(write.connection()).await?;
         let project = Arc::new(project);
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;
@@ -76,8 +93,9 @@ impl Metadata {
         seed: &Seed,
     ) -> Result<Arc<Project>, MetadataError> {
         let mut write = self.begin().await?;
-        let stored = write.base.project(id).ok_or(MetadataError::NotFound("project"))?;
+        let stored = write.base.project(id).cloned().ok_or(MetadataError::NotFound("project"))?;
         let token = seed.project_token();
+        removal::retire_token(write.connection(), id, &stored.token, self.now()).await?;
         let project = Arc::new(Project { token, ..stored.as_ref().clone() });
         project.update().execute(write.connection()).await?;
         write.commit_with(|next| next.put_project(Arc::clone(&project))).await?;

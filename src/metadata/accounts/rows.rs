@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::accounts::{KeyId, KeyRow, PersonalKey, Project, User, UserId};
 use crate::connection::Conn;
-use crate::entity::Columns;
+use crate::entity::{Columns, Stored};
 use crate::error::MetadataError;
 use crate::secrets::KeyHash;
 use crate::sql;
@@ -20,6 +20,20 @@ pub(crate) async fn revoke_key(
 ) -> Result<(), MetadataError> {
     sql::query("UPDATE personal_keys SET revoked_at = $1 WHERE id = $2")
         .bind(now.0)
+        .bind(id.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Limits a key to these projects.
+pub(crate) async fn limit_key(
+    connection: &mut Conn,
+    id: KeyId,
+    projects: &Vec<ProjectId>,
+) -> Result<(), MetadataError> {
+    sql::query("UPDATE personal_keys SET projects = $1 WHERE id = $2")
+        .bind(projects.store())
         .bind(id.0)
         .execute(connection)
         .await?;

@@ -133,7 +133,7 @@ impl Write {
 
 impl Metadata {
     /// Logs changes outside of the metadata store, all or none, and erases the persons that they
-    /// delete (`erasure`). Changes that are logged already are skipped.
+    /// delete (`erasure`). Changes that are logged already are skipped, and those in deleted projects.
     ///
     /// # Errors
     ///
@@ -141,7 +141,9 @@ impl Metadata {
     pub async fn record_activity(&self, changes: &[Elsewhere]) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let mut forgotten: BTreeMap<ProjectId, Vec<&Forgotten>> = BTreeMap::new();
-        for change in changes {
+        // A replay may bring what was done in a project before it was deleted.
+        let base = Arc::clone(&write.base);
+        for change in changes.iter().filter(|change| !base.is_deleted(change.project)) {
             let position = next_position(write.connection()).await?;
             let is_new = insert(write.connection(), position, change, None).await?;
             if let Some(person) = change.forgotten.as_ref().filter(|_| is_new) {

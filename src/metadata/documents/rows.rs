@@ -12,7 +12,9 @@ const BINDS_MAX: usize = 10_000;
 
 /// The id for the next document of a kind.
 pub(crate) async fn next_id(connection: &mut Conn, kind: Kind) -> Result<i64, MetadataError> {
-    let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM documents WHERE kind = $1";
+    let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM (
+               SELECT MAX(id) AS id FROM documents WHERE kind = $1
+               UNION ALL SELECT highest FROM used_ids WHERE name = 'documents/' || $1) AS ids";
     Ok(sql::query_scalar(next).bind(kind.name()).fetch_one(connection).await?)
 }
 

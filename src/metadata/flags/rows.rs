@@ -14,7 +14,8 @@ use weir_event::id::ProjectId;
 pub(super) async fn next_id(connection: &mut Conn) -> Result<FlagId, MetadataError> {
     let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM (
                SELECT MAX(id) AS id FROM feature_flags
-               UNION ALL SELECT MAX(flag_id) FROM scheduled_changes) AS ids";
+               UNION ALL SELECT MAX(flag_id) FROM scheduled_changes
+               UNION ALL SELECT highest FROM used_ids WHERE name = 'feature_flags') AS ids";
     Ok(FlagId(sql::query_scalar(next).fetch_one(connection).await?))
 }
 

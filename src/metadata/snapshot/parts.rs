@@ -10,7 +10,9 @@ use crate::documents::Kind;
 use crate::error::MetadataError;
 use crate::flag_rights::FlagRights;
 use crate::snapshot::{Snapshot, by_project};
-use crate::{accounts, cohorts, documents, early_access, flag_settings, flags, members, sql};
+use crate::{
+    accounts, cohorts, documents, early_access, flag_settings, flags, members, removal, sql,
+};
 use weir_event::id::ProjectId;
 
 /// Parts that are read one by one. Each takes some statements; the whole takes as many at once.
@@ -62,7 +64,8 @@ impl Snapshot {
         compare!(users, users);
         compare!(keys, keys);
         let is_common = !(organizations.is_empty() && users.is_empty() && keys.is_empty())
-            || self.flag_rights != next.flag_rights;
+            || self.flag_rights != next.flag_rights
+            || self.deleted != next.deleted;
         let projects = projects.into_iter().map(Part::Project);
         projects.chain(is_common.then_some(Part::Common)).collect()
     }
@@ -75,6 +78,7 @@ impl Snapshot {
         let keys = accounts::rows::keys(connection, &self.users).await?;
         self.keys = keys.into_iter().map(|key| (key.hash, Arc::new(key))).collect();
         self.flag_rights = Arc::new(FlagRights::load(connection).await?);
+        self.deleted = Arc::new(removal::deleted(connection).await?);
         Ok(())
     }
 
@@ -115,7 +119,7 @@ impl Snapshot {
     }
 
     /// Removes everything of a project.
-    fn forget(&mut self, project: ProjectId) {
+    pub(super) fn forget(&mut self, project: ProjectId) {
         if let Some(forgotten) = self.projects.remove(&project) {
             self.by_token.remove(&forgotten.token);
         }

@@ -1,6 +1,6 @@
-//! Row filter for events that an operator has deleted, applied wherever rows are read while files and memory still
-//! contain them. [`Deletions`] defines which events are deleted; to evaluate it, each row gets one additional column:
-//! its position in the log.
+//! Row filter for events that an operator has deleted, or that are older than the project keeps events, applied wherever
+//! rows are read while files and memory still contain them. [`Deletions`] defines which events are deleted; to evaluate
+//! it, each row gets one additional column: its position in the log. The age needs the timestamp alone.
 
 use std::sync::Arc;
 
@@ -70,6 +70,25 @@ pub(crate) fn is_there(
     Ok(rows.map(is_there).collect::<Vec<bool>>().into())
 }
 
+/// The column from which it is determined whether an event is too old.
+pub(crate) const TIMESTAMP: &str = "timestamp";
+
+/// For each row of a batch with [`TIMESTAMP`], whether it is from `from` or later.
+///
+/// # Errors
+///
+/// The column is missing: a bug.
+pub(crate) fn is_kept(
+    batch: &RecordBatch,
+    from: UnixMicros,
+) -> Result<BooleanArray, DataFusionError> {
+    let times = batch.column_by_name(TIMESTAMP);
+    let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+    let missing = || DataFusionError::Internal("a scan is without timestamps".to_owned());
+    let times = times.ok_or_else(missing)?.values().iter();
+    Ok(times.map(|time| *time >= from.0).collect::<Vec<bool>>().into())
+}
+
 /// The rows of a batch of the events table that are not deleted; `position` is the log position of the file that they
 /// are in.
 ///
@@ -83,10 +102,13 @@ pub(crate) fn leave_out(
 ) -> Result<RecordBatch, ArrowError> {
     let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
     let ids = batch.column(column::DISTINCT_ID).as_string_view();
-    let times = batch.column(column::RECEIVED_AT).as_primitive::<TimestampMicrosecondType>();
+    let times = |at| batch.column(at).as_primitive::<TimestampMicrosecondType>();
+    let (received, timestamps) = (times(column::RECEIVED_AT), times(column::TIMESTAMP));
     let is_there = |row: usize| {
-        let origin = Origin::of(position.0, UnixMicros(times.value(row)));
-        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), origin)
+        let project = ProjectId(projects.value(row));
+        let origin = Origin::of(position.0, UnixMicros(received.value(row)));
+        !deletions.is_too_old(project, UnixMicros(timestamps.value(row)))
+            && !deletions.is_deleted(project, ids.value(row), origin)
     };
     let kept: Vec<bool> = (0..batch.num_rows()).map(is_there).collect();
     if kept.iter().all(|kept| *kept) {

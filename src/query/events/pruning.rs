@@ -17,19 +17,24 @@ use datafusion::physical_expr::expressions::CaseExpr;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
-use crate::events::scoped::PROJECT;
+use crate::events::deleted;
+use crate::events::scoped::{PROJECT, Scope};
+use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::{ColumnStats, Value};
 
-/// The files that may have rows of the project that match all `filters`, expressions over `schema`.
+/// The files that may have rows of the scope that match all `filters`, expressions over `schema`.
 pub(crate) fn prune(
     files: &[Arc<DataFile>],
-    project: ProjectId,
+    scope: &Scope,
     filters: &[Arc<dyn PhysicalExpr>],
     schema: &SchemaRef,
 ) -> Vec<Arc<DataFile>> {
-    let own = files.iter().filter(|file| file.stats.may_have(PROJECT, project.0));
+    let may_have = |file: &&Arc<DataFile>| {
+        file.stats.may_have(PROJECT, scope.project.0) && may_be_kept(file, scope.kept_from)
+    };
+    let own = files.iter().filter(may_have);
     let own: Vec<Arc<DataFile>> = own.cloned().collect();
     let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
     let conditions = filters.iter().flat_map(split_conjunction).filter(|own| !has_case(own));
@@ -43,6 +48,14 @@ pub(crate) fn prune(
 /// it does not support: with nested ones, the printed text doubles at each level.
 fn has_case(condition: &Arc<dyn PhysicalExpr>) -> bool {
     condition.exists(|part| Ok(part.is::<CaseExpr>())).unwrap_or(true)
+}
+
+fn may_be_kept(file: &DataFile, kept_from: Option<UnixMicros>) -> bool {
+    let max = file.stats.columns.get(deleted::TIMESTAMP).and_then(|stats| stats.max.as_ref());
+    match (kept_from, max) {
+        (Some(from), Some(Value::Timestamp(max))) => *max >= from,
+        _ => true,
+    }
 }
 
 /// The bounds of files; each file is a container of [`PruningStatistics`].
@@ -143,7 +156,7 @@ mod tests {
     use datafusion::logical_expr::{Expr, cast};
     use datafusion::prelude::{SessionContext, col, lit, when};
 
-    use super::{Value, prune, scalar};
+    use super::{Scope, Value, prune, scalar};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
     use weir_event::schema::events_schema;
@@ -234,11 +247,24 @@ mod tests {
     }
 
     fn kept(filter: &Expr) -> String {
+        kept_since(filter, None)
+    }
+
+    #[test]
+    fn files_with_old_rows_only_are_pruned() {
+        for (from, expected) in [(0, "abcu"), (100, "abcu"), (101, "bcu"), (201, "cu"), (301, "u")]
+        {
+            assert_eq!(kept_since(&lit(true), Some(UnixMicros(from))), expected, "{from}");
+        }
+    }
+
+    fn kept_since(filter: &Expr, kept_from: Option<UnixMicros>) -> String {
         let schema = events_schema();
         let named = DFSchema::try_from(Arc::clone(&schema)).expect("names are unique");
         let physical = SessionContext::new().create_physical_expr(filter.clone(), &named);
         let physical = physical.expect("a physical form");
-        let kept = prune(&files(), ProjectId(7), &[physical], &schema);
+        let scope = Scope { project: ProjectId(7), deletions: None, kept_from };
+        let kept = prune(&files(), &scope, &[physical], &schema);
         kept.iter().map(|file| file.path.as_str()).collect()
     }
 }

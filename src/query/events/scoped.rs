@@ -1,5 +1,5 @@
 //! Restricts a scan over all projects to the rows of one: [`ScopedExec`], directly above the scan, drops rows of other
-//! projects and deleted ones.
+//! projects, deleted ones, and those that are too old.
 //!
 //! It is an operator of its own instead of a condition in the plan, because the optimizer merges and reorders
 //! conditions: a user's cast that fails would fail on a row of another project, with an error that shows the row. Below
@@ -15,9 +15,9 @@ use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::eq;
 use arrow::datatypes::{Int64Type, Schema};
-use datafusion::common::Statistics;
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::{DataFusionError, Result};
@@ -38,6 +38,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, stream};
 
 use crate::events::deleted;
+use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::deletions::Deletions;
 
@@ -53,13 +54,16 @@ pub(crate) struct Scope {
     pub(crate) project: ProjectId,
     /// Deleted events of the project; `None` if there are none.
     pub(crate) deletions: Option<Arc<Deletions>>,
+    /// The time before which no event is kept, if there is one.
+    pub(crate) kept_from: Option<UnixMicros>,
 }
 
 impl Scope {
-    /// The columns that are needed to decide whether a row is of the project and is not deleted.
+    /// The columns that are needed to decide whether a row is of the project, is kept and is not deleted.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> + use<> {
         let of_deletions = if self.deletions.is_some() { &deleted::COLUMNS[..] } else { &[] };
-        std::iter::once(PROJECT).chain(of_deletions.iter().copied())
+        let of_age = self.kept_from.map(|_| deleted::TIMESTAMP);
+        std::iter::once(PROJECT).chain(of_age).chain(of_deletions.iter().copied())
     }
 
     /// The rows of `batch` that are in the scope.
@@ -70,7 +74,11 @@ impl Scope {
         };
         let own = Int64Array::new_scalar(self.project.0);
         let is_own = eq(column(PROJECT)?.as_primitive::<Int64Type>(), &own)?;
-        let batch = kept(batch, &is_own)?;
+        let mut batch = kept(batch, &is_own)?;
+        if let Some(from) = self.kept_from {
+            let is_kept = deleted::is_kept(&batch, from)?;
+            batch = kept(batch, &is_kept)?;
+        }
         match &self.deletions {
             Some(deletions) if batch.num_rows() > 0 => {
                 let is_there = deleted::is_there(&batch, self.project, deletions)?;
@@ -90,24 +98,31 @@ fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
     }
 }
 
-/// A file source that prunes files of other projects by their statistics, and likewise by `filters`, which are
-/// [`row_filter`](crate::events::row_filter)s. With `filters_rows` it also filters rows during the read: first by
-/// project, then by these. Each filter is evaluated only on rows that passed the previous ones.
+/// A file source that prunes files of other projects and old ones by their statistics, and likewise by `filters`, which
+/// are [`row_filter`](crate::events::row_filter)s. With `filters_rows` it also filters rows during the read: first by
+/// project and age, then by these. Each filter is evaluated only on rows that passed the previous ones.
 ///
 /// # Errors
 ///
 /// The table has no project column: a bug.
 pub(crate) fn source(
     schema: &TableSchema,
-    project: ProjectId,
+    scope: &Scope,
     filters: Vec<Arc<dyn PhysicalExpr>>,
     filters_rows: bool,
 ) -> Result<ParquetSource> {
     let table = schema.table_schema();
     let column = expressions::col(PROJECT, table)?;
-    let own = expressions::binary(column, Operator::Eq, expressions::lit(project.0), table)?;
+    let own = expressions::binary(column, Operator::Eq, expressions::lit(scope.project.0), table)?;
+    let kept = scope.kept_from.map(|from| {
+        let column = expressions::col(deleted::TIMESTAMP, table)?;
+        let from =
+            expressions::lit(ScalarValue::TimestampMicrosecond(Some(from.0), Some("UTC".into())));
+        expressions::binary(column, Operator::GtEq, from, table)
+    });
+    let kept = kept.transpose()?;
     let filters_rows = filters_rows && !filters.is_empty();
-    let predicate = conjunction(std::iter::once(own).chain(filters));
+    let predicate = conjunction(std::iter::once(own).chain(kept).chain(filters));
     let mut options = TableParquetOptions::default();
     options.global.pushdown_filters = filters_rows;
     options.global.reorder_filters = false;

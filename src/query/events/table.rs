@@ -33,6 +33,7 @@ use crate::events::scoped::{PROJECT, Scope, ScopedExec};
 use crate::events::{deleted, pruning, row_filter, scoped};
 use crate::kernel::footers::KeptFooters;
 use crate::persons::person_numbers::PersonNumbers;
+use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -60,6 +61,15 @@ pub(crate) const OWN_EVENTS: &str = "own_events";
 /// The function that returns the current person of an event.
 pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
 
+/// Which events of a project queries leave out.
+pub(crate) struct Hidden {
+    /// Deleted ones, no newer than the snapshot of the rows: completed deletions are removed from the set only after the
+    /// files were rewritten.
+    pub(crate) deletions: Arc<Deletions>,
+    /// Those from before this time.
+    pub(crate) kept_from: Option<UnixMicros>,
+}
+
 /// One project's events as seen by SQL, and the same with an additional column [`PERSON_NUMBER`].
 #[derive(Clone, Debug)]
 pub(crate) struct EventTables {
@@ -67,8 +77,8 @@ pub(crate) struct EventTables {
     pub(crate) numbered: Arc<dyn TableProvider>,
 }
 
-/// One project's events. The column `project_id` is not exposed, so no query can see another project's. `deletions`
-/// must be no newer than `snapshot`: completed deletions are removed from the set only after the files were rewritten.
+/// One project's events without hidden ones. The column `project_id` is not exposed, so no query can see another
+/// project's.
 ///
 /// # Errors
 ///
@@ -79,7 +89,7 @@ pub(crate) fn event_tables(
     project: ProjectId,
     numbers: &Arc<PersonNumbers>,
     overrides: Arc<Overrides>,
-    deletions: Arc<Deletions>,
+    Hidden { deletions, kept_from }: Hidden,
 ) -> Result<EventTables> {
     // Without descriptions, which no plan needs: fields that differ in them would be cast.
     let stored = dictionary::plain(&store.table().spec().schema);
@@ -101,7 +111,7 @@ pub(crate) fn event_tables(
         Some(_) => deleted::with_position(stored),
         None => TableSchema::from(stored),
     };
-    let scope = Scope { project, deletions };
+    let scope = Scope { project, deletions, kept_from };
     let events = Events { schema: Arc::clone(&schema), columns, stored, scope, snapshot };
     let mut shown: Vec<Expr> = schema
         .fields()
@@ -196,7 +206,7 @@ impl Events {
         let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema).ok();
         let mut filters: Vec<_> = filters.iter().filter_map(physical).collect();
         let files = &self.snapshot.version.files;
-        let files = pruning::prune(files, self.scope.project, &filters, table);
+        let files = pruning::prune(files, &self.scope, &filters, table);
         filters.retain(is_row_filter);
         Ok(FileScan { files, filters })
     }
@@ -240,7 +250,7 @@ impl Events {
         let schema = self.stored.table_schema();
         let read = projection.iter().map(|at| schema.field(*at).name().as_str());
         let filters_rows = row_filter::pays(read);
-        let source = scoped::source(&self.stored, self.scope.project, filters, filters_rows)?;
+        let source = scoped::source(&self.stored, &self.scope, filters, filters_rows)?;
         let footers = KeptFooters::of(state.runtime_env())?;
         let source = source.with_parquet_file_reader_factory(Arc::new(footers));
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))

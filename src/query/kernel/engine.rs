@@ -140,7 +140,7 @@ impl Engine {
         // Both are read before the snapshot: a change between makes it look older than it is.
         let (latest, at) = (self.latest_of(project), clock.now());
         self.wait().await?;
-        let state = State::of(sources);
+        let state = State::of(sources, at);
         let ends = clock.monotonic().saturating_add(settings.query_timeout);
         let held = Some(Arc::new(Held { project, state, latest, at, ends }));
         Ok(Self { shared: Arc::clone(&self.shared), caller: self.caller, held })
@@ -164,7 +164,7 @@ impl Engine {
             return View::of(base, planning, sources, project, held.state.clone());
         }
         self.wait().await?;
-        View::of(base, planning, sources, project, State::of(sources))
+        View::of(base, planning, sources, project, State::of(sources, self.shared.clock.now()))
     }
 
     /// Runs the query that `planning` plans for `project`, and returns its rows as JSON lists.
@@ -396,6 +396,11 @@ impl Engine {
             Progress::Live { latest, .. } => latest.of(project.0).0,
             Progress::Still => 0,
         }
+    }
+
+    /// The time before which no event of the project is kept, if there is one.
+    pub fn kept_from(&self, project: ProjectId) -> Option<UnixMicros> {
+        self.metadata().snapshot().project(project)?.kept_from(self.now())
     }
 
     /// The time of the server's clock; while a snapshot is held, the time at which it was taken.

@@ -30,7 +30,7 @@ use crate::dialect::{
 };
 use crate::events::definitions::definition_tables;
 use crate::events::event_sessions::SessionsTable;
-use crate::events::table::{EventTables, event_tables};
+use crate::events::table::{EventTables, Hidden, event_tables};
 use crate::functions::calendar::Calendar;
 use crate::functions::local_time;
 use crate::guard;
@@ -46,6 +46,7 @@ use weir_event::schema::column;
 use weir_identity::deletions::Deletions;
 use weir_identity::overrides::Overrides;
 use weir_identity::view::View as IdentityView;
+use weir_metadata::snapshot::Snapshot as Projects;
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::Value;
 pub use weir_storage::exact::ExactColumns;
@@ -58,16 +59,20 @@ pub(crate) struct State {
     overrides: Arc<Overrides>,
     deletions: Arc<Deletions>,
     events: Snapshot,
+    /// The projects, and the time at which they are looked at: how far back their events are kept.
+    projects: Arc<Projects>,
+    at: UnixMicros,
 }
 
 impl State {
-    /// The current state.
-    pub(crate) fn of(sources: &Sources) -> Self {
+    /// The current state, at the time `at`.
+    pub(crate) fn of(sources: &Sources, at: UnixMicros) -> Self {
         let Sources { store, identities, .. } = sources;
+        let projects = sources.metadata.snapshot();
         let persons = Arc::new(identities.view());
         // Deletions are read before events: they must not be newer.
         let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
-        Self { persons, overrides, deletions, events: store.snapshot() }
+        Self { persons, overrides, deletions, events: store.snapshot(), projects, at }
     }
 }
 
@@ -77,6 +82,8 @@ pub struct View {
     context: SessionContext,
     planning: Planning,
     events: Snapshot,
+    /// The time before which no event of the project is kept, if there is one.
+    kept_from: Option<UnixMicros>,
     numbered_events: Arc<dyn TableProvider>,
     persons: Arc<PersonNumbers>,
     /// The tables as they are stored, with times in UTC.
@@ -107,13 +114,15 @@ impl View {
         state: State,
     ) -> Result<Self, QueryError> {
         let Sources { store, metadata, .. } = sources;
-        let State { persons, overrides, deletions, events: snapshot } = state;
+        let State { persons, overrides, deletions, events: snapshot, projects, at } = state;
+        let kept_from = projects.project(project).and_then(|own| own.kept_from(at));
         let tables_of_persons = person_tables(&persons, project, sources.persons.clone());
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
         let own = snapshot.clone();
+        let hidden = Hidden { deletions, kept_from };
         let EventTables { plain: events, numbered: numbered_events } =
-            event_tables(store, own, project, &persons, overrides, deletions)?;
+            event_tables(store, own, project, &persons, overrides, hidden)?;
         let definitions = definition_tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let exact = exact(&snapshot);
@@ -148,6 +157,7 @@ impl View {
             context,
             planning: planning.clone(),
             events: snapshot,
+            kept_from,
             numbered_events,
             persons,
             tables,
@@ -216,9 +226,12 @@ impl View {
         exact(&self.events)
     }
 
-    /// Bounds of the time of events; `None` if there are no events. They are computed over all projects.
+    /// Bounds of the time of events; `None` if there are no events. They are computed over all projects, from the time on
+    /// from which the project keeps events.
     pub fn event_times(&self) -> Option<(UnixMicros, UnixMicros)> {
-        self.times("timestamp", column::TIMESTAMP)
+        let (min, max) = self.times("timestamp", column::TIMESTAMP)?;
+        let min = self.kept_from.map_or(min, |from| min.max(from));
+        (min <= max).then_some((min, max))
     }
 
     /// The same for the times at which events were received.

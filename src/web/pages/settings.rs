@@ -145,12 +145,37 @@ pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
 }
 
 /// Data retention, and how data is deleted.
-pub fn kept(project: i64) -> Markup {
+pub fn kept(id: i64, project: &Project, can_write: bool) -> Markup {
+    let days = project.event_retention_days.map(|days| days.to_string()).unwrap_or_default();
     html! {
         div class="card" id="kept" {
             h2 { "Data retention" }
-            p { "Events are kept until they are deleted: none is removed for its age. A person is deleted on its page, with its events or without; "
-                a href=(page(project, "data-management/deletions")) { "deletions" } " are shown with the proof that nothing is left." }
+            @match &project.events_kept_from {
+                None => p { "Events are kept until they are deleted: none is removed for its age." }
+                Some(from) => p { "No event from before " (from) " is kept." }
+            }
+            @if can_write {
+                form class="bar" method="post" action=(page(id, "settings/retention")) data-confirm="Older events are removed for good: they do not come back when they are kept for longer later. Keep events for this time?" {
+                    label { "Days for which events are kept; empty for ever" input type="number" name="event_retention_days" min="1" max="36500" value=(days); }
+                    button class="main" { "Save" }
+                }
+            }
+            p { "A person is deleted on its page, with its events or without; "
+                a href=(page(id, "data-management/deletions")) { "deletions" } " are shown with the proof that nothing is left." }
+        }
+    }
+}
+
+/// The form that deletes the project.
+pub fn deletion(id: i64, project: &Project) -> Markup {
+    html! {
+        div class="card" id="delete" {
+            h2 { "Delete the project" }
+            p { "Its token, events, persons, flags, cohorts, insights and dashboards end at once, and leave the files within the hour if nothing else is set. There is no way back, and its token cannot be given to another project." }
+            form class="bar" method="post" action=(page(id, "settings/delete")) data-confirm="Delete this project with everything in it, for good?" {
+                label { "Its name, to be sure" input class="wide" type="text" name="name" maxlength="200" required autocomplete="off" placeholder=(clipped(&project.name, NAME_MAX_CHARS)); }
+                button class="danger" { "Delete project" }
+            }
         }
     }
 }
@@ -163,6 +188,7 @@ pub fn another_project(project: i64) -> Markup {
             p class="quiet" { "A project has its own token, events, persons, flags and insights." }
             form class="bar" method="post" action=(page(project, "settings/projects")) {
                 label { "Name" input class="wide" type="text" name="name" maxlength="200" required autocomplete="off"; }
+                label { "Token, if its SDKs have one already" input class="wide" type="text" name="api_token" maxlength="64" autocomplete="off"; }
                 button { "Create project" }
             }
         }

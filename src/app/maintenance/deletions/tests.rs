@@ -35,8 +35,9 @@ const STEPS: u32 = 40;
 /// Number of histories of a usual run.
 const LIVES: u64 = 12;
 
-fn entry(random: &mut StdRng, sequence: u64) -> Entry {
-    let project = *PROJECTS.choose(random).expect("some");
+fn entry(random: &mut StdRng, model: &Model, sequence: u64) -> Entry {
+    let left = PROJECTS.into_iter().filter(|project| !model.gone.contains(project));
+    let project = *left.collect::<Vec<_>>().choose(random).expect("some");
     let id = |random: &mut StdRng| *IDS.choose(random).expect("some");
     let op = |distinct_id: &str, kind| Op {
         distinct_id: distinct_id.to_owned(),
@@ -46,6 +47,9 @@ fn entry(random: &mut StdRng, sequence: u64) -> Entry {
     };
     let (mut events, mut ops) = (Vec::new(), Vec::new());
     match random.random_range(0..10_u8) {
+        _ if project == PROJECTS[1] && random.random_bool(0.05) => {
+            ops.push(op("", OpKind::DeleteProject));
+        }
         0..2 => {
             let (one, other) = (id(random), id(random).to_owned());
             if one != other {
@@ -91,7 +95,7 @@ fn deleted_events_are_gone_and_no_others() {
         for step in 0..STEPS {
             let context = format!("life {life}, step {step}");
             let sequence = u64::from(step) + 1;
-            let entry = entry(&mut random, sequence);
+            let entry = entry(&mut random, &model, sequence);
             model.feed(&entry);
             node.insert(&entry);
             node.waiting.push(entry.record.clone());
@@ -171,7 +175,10 @@ fn finish(bench: &Bench, disk: &SimDisk, node: &mut Node, model: &Model, context
     expected.sort_unstable();
     assert_eq!(stored, expected, "{context}: in files");
     for project in PROJECTS {
+        let is_gone = model.gone.contains(&project);
+        assert_eq!(node.files.identities.has_deleted(project), is_gone, "{context}");
         let visit = |deletion: Deletion| {
+            assert!(!is_gone, "{context}");
             assert!(deletion.done_at.is_some(), "{context}");
             Flow::Continue(())
         };
@@ -292,6 +299,55 @@ fn a_merge_waits_for_the_requests_of_the_log() {
     node.derive();
     assert_eq!(merge(&node), Some((1, 1)), "rows, and deleted ones");
     bench.check(&mut node, &model, "after the merge");
+}
+
+/// Goal: what is too old leaves the files, whatever it is in, and nothing else does: a file with nothing else unread.
+#[test]
+fn old_events_leave_the_files() {
+    let mut bench = Bench::new();
+    let identity = bench.image(None);
+    let mut node = bench.start(&SimDisk::new(), &identity, &[]);
+    let mut model = Model::default();
+    // Two files each, of events of now and of 40 days ago.
+    for (sequence, project) in [(1, PROJECTS[0]), (2, PROJECTS[0]), (3, PROJECTS[1])] {
+        send(&bench, &mut node, &mut model, sequence, project, &["a", "b", "c", "d"]);
+    }
+    // One of both projects.
+    let files = node.files.store.table().current().files.clone();
+    let month = files.iter().map(|file| file.partition.clone()).min().expect("a month");
+    let mut old: Vec<_> = files.iter().filter(|file| file.partition == month).cloned().collect();
+    old.sort_by_key(|file| format!("{:?}", file.stats.columns["project_id"].min));
+    let pair = old.split_off(1);
+    bench.runtime.block_on(node.files.merge(&pair, &Shutdown::new())).expect("merges");
+    let before = paths(&node);
+    assert_eq!(before.len(), 5);
+    let day = 86_400_000_000;
+    let at = |days: i64| weir_base::clock::UnixMicros(NOW.0 - days * day);
+    let erase = |node: &mut Node, project: ProjectId, from| {
+        node.files.kept_from = std::sync::Arc::new([(project, from)].into_iter().collect());
+        let erased = bench.erase(node).expect("a pass");
+        (erased.files, erased.rows)
+    };
+    // Exactly at the time is kept.
+    assert_eq!(erase(&mut node, PROJECTS[0], at(40)), (0, 0));
+    assert_eq!(erase(&mut node, PROJECTS[0], at(10)), (2, 4));
+    let after = paths(&node);
+    assert_eq!(before.difference(&after).count(), 2);
+    assert_eq!(after.difference(&before).count(), 1, "one is dropped, one written anew");
+    assert_eq!(bench.stored(&node).len(), 2 * 2 + 4);
+    assert_eq!(erase(&mut node, PROJECTS[0], at(10)), (0, 0), "it is done");
+    // What comes late does not get into files, and no merge keeps what is too old.
+    send(&bench, &mut node, &mut model, 4, PROJECTS[0], &["a", "b"]);
+    assert_eq!(bench.stored(&node).len(), 2 * 2 + 4 + 1);
+    node.files.kept_from = std::sync::Arc::new([(PROJECTS[1], at(10))].into_iter().collect());
+    let files = node.files.store.table().current().files.clone();
+    let merged = bench.runtime.block_on(node.files.merge(&files[..1], &Shutdown::new()));
+    let merged = merged.expect("merges").expect("a merge");
+    assert_eq!(merged.deleted + merged.rows, files[0].rows);
+    erase(&mut node, PROJECTS[1], at(10));
+    assert_eq!(bench.stored(&node).len(), 2 * 2 + 1 + 2);
+    assert_eq!(erase(&mut node, PROJECTS[0], at(-1)).1, 5, "all of it");
+    assert_eq!(bench.stored(&node).len(), 2);
 }
 
 /// Goal: a damaged file prevents the deletion and the merge of its own rows only, for as long as it is

@@ -62,7 +62,7 @@ pub(super) async fn whole(
         @if let Some(added) = &made.member { (people::added(added)) }
         (shown::project(id, &project, &zones, asking.may("project:write")))
         (shown::files(id, &asking.app.shard.tables.name("events")))
-        (shown::kept(id))
+        (shown::kept(id, &project, may("project:write")))
         @if let Some(members) = &members {
             (people::members(id, zone, members, may("organization_member:write")))
         }
@@ -72,7 +72,10 @@ pub(super) async fn whole(
         }
         @if let Some(keys) = &keys { (shown::keys(id, zone, &keys.results, asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
-        @if may("project:write") { (shown::another_project(id)) }
+        @if may("project:write") {
+            (shown::another_project(id))
+            (shown::deletion(id, &project))
+        }
     };
     Ok(Page::new("Settings", content))
 }
@@ -109,10 +112,37 @@ pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let form = form(visit.request).await?;
     let name = Some(form.get("name").trim().to_owned());
-    let project = New(ProjectWrite { name, ..ProjectWrite::default() });
+    let api_token = Some(form.get("api_token").trim().to_owned()).filter(|own| !own.is_empty());
+    let project = New(ProjectWrite { name, api_token, ..ProjectWrite::default() });
     let made = asking.perform(projects::Create { project }).await?.0;
     let address = parts::page(made.id, "onboarding");
     Ok(Sent::Other(see_other(&address)?))
+}
+
+/// `POST settings/retention`: how long events are kept; for ever without a number.
+pub async fn change_retention(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let form = form(visit.request).await?;
+    let days = match form.get("event_retention_days").trim() {
+        "" => None,
+        days => Some(days.parse().map_err(|_| not_a_number("event_retention_days"))?),
+    };
+    let change = ProjectWrite { event_retention_days: Some(days), ..ProjectWrite::default() };
+    asking.perform(projects::Update { change }).await?;
+    back(&asking, "#kept")
+}
+
+/// `POST settings/delete`: deletes the project, if its name is given.
+pub async fn delete_project(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let form = form(visit.request).await?;
+    let project = asking.perform(projects::Retrieve {}).await?;
+    if form.get("name").trim() != project.name.trim() {
+        let detail = "The name is not that of the project. Nothing is deleted.";
+        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
+    }
+    asking.perform(projects::Delete {}).await?;
+    Ok(Sent::Other(see_other("/")?))
 }
 
 /// `POST settings/token`: replaces the token; SDKs need the new one from now on.
@@ -153,8 +183,11 @@ pub async fn end_session(visit: Visit) -> Result<Sent, Problem> {
 }
 
 fn number(form: &Parameters) -> Result<i64, Problem> {
-    let wrong = || Problem::new(Kind::Invalid, "invalid_input", "The field id is not a number.");
-    form.get("id").parse().map_err(|_| wrong())
+    form.get("id").parse().map_err(|_| not_a_number("id"))
+}
+
+fn not_a_number(field: &str) -> Problem {
+    Problem::new(Kind::Invalid, "invalid_input", format!("The field {field} is not a number."))
 }
 
 /// Redirects to a part of the page.

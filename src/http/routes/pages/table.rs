@@ -88,6 +88,8 @@ pub const PAGES: &[Line] = &[
     at("POST", "settings/project",              "project:write",        run!(settings::change_project)),
     at("POST", "settings/projects",             "project:write",        run!(settings::create_project)),
     at("POST", "settings/token",                "project:write",        run!(settings::reset_token)),
+    at("POST", "settings/retention",            "project:write",        run!(settings::change_retention)),
+    at("POST", "settings/delete",               "project:write",        run!(settings::delete_project)),
     at("POST", "settings/members",              "organization_member:write", run!(members::change)),
     at("POST", "settings/roles",                "organization:write",   run!(members::change_roles)),
     at("POST", "settings/keys",                 "personal_api_key:write", run!(settings::create_key)),

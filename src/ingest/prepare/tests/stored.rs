@@ -46,14 +46,19 @@ fn some_properties_are_made_or_removed() {
 }
 
 #[test]
-fn only_batches_of_the_past_say_so() {
-    let event = r#"{"event":"e","distinct_id":"u","historical_migration":true}"#;
-    for (given, expected) in [
-        (r#","historical_migration":true"#, json!(true)),
-        (r#","historical_migration":false"#, Json::Null),
-        (r#","historical_migration":"true""#, Json::Null),
-        ("", Json::Null),
+fn only_events_of_the_past_say_so() {
+    let event = |own: &str| format!(r#"{{"event":"e","distinct_id":"u"{own}}}"#);
+    let says = r#","historical_migration":true"#;
+    for (own, given, expected) in [
+        ("", says, json!(true)),
+        (says, "", json!(true)),
+        (says, r#","historical_migration":false"#, json!(true)),
+        ("", r#","historical_migration":false"#, Json::Null),
+        ("", r#","historical_migration":"true""#, Json::Null),
+        (r#","historical_migration":1"#, "", Json::Null),
+        ("", "", Json::Null),
     ] {
+        let event = event(own);
         let prepared = prepare(format!(r#"{{"api_key":"phc_a","batch":[{event}]{given}}}"#));
         assert_eq!(cell(&prepared, 0, "historical_migration"), expected, "{given}");
     }

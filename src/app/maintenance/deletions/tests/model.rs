@@ -25,7 +25,8 @@ pub(super) struct Model {
     personless: BTreeSet<(ProjectId, &'static str)>,
     events: BTreeMap<Uuid, (ProjectId, &'static str)>,
     pub(super) deleted: BTreeSet<Uuid>,
-    pub(super) requests: usize,
+    requests: BTreeMap<ProjectId, usize>,
+    pub(super) gone: BTreeSet<ProjectId>,
 }
 
 impl Model {
@@ -42,6 +43,7 @@ impl Model {
                     self.merge(project, id_of(&op.distinct_id), id_of(other));
                 }
                 OpKind::Delete { person, extent } => self.delete(project, *person, *extent),
+                OpKind::DeleteProject => self.delete_project(project),
                 other => panic!("{other:?}"),
             }
         }
@@ -75,7 +77,7 @@ impl Model {
         let theirs = theirs.filter(|((own, _), first)| *own == project && is_theirs(first));
         let ids: Vec<&'static str> = theirs.map(|((_, id), _)| *id).collect();
         if extent.has_events() && !ids.is_empty() {
-            self.requests += 1;
+            *self.requests.entry(project).or_insert(0) += 1;
             let theirs =
                 self.events.iter().filter(|(_, (own, id))| *own == project && ids.contains(id));
             self.deleted.extend(theirs.map(|(uuid, _)| *uuid));
@@ -90,6 +92,18 @@ impl Model {
                 _ => self.personless.insert((project, id)),
             };
         }
+    }
+
+    fn delete_project(&mut self, project: ProjectId) {
+        self.gone.insert(project);
+        self.requests.remove(&project);
+        let own = self.events.iter().filter(|(_, (own, _))| *own == project);
+        self.deleted.extend(own.map(|(uuid, _)| *uuid));
+    }
+
+    /// Requests for persons of projects that are there.
+    pub(super) fn requests(&self) -> usize {
+        self.requests.values().sum()
     }
 
     pub(super) fn events_of(&self, project: ProjectId) -> BTreeSet<Uuid> {

@@ -1,0 +1,59 @@
+//! Makes the project that the events are sent to: over the API with a personal key, or at the server that runs on a data
+//! directory of this machine, with its secret.
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use crate::cli::load::LoadArgs;
+use crate::cli::server;
+use weir_app::lock::{DirectoryLock, Holder};
+
+/// A new project.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Its id.
+    pub(super) id: i64,
+    /// The token to send with.
+    pub(super) token: String,
+    /// The server that made it.
+    pub(super) url: String,
+}
+
+/// Makes a project with this name.
+///
+/// # Errors
+///
+/// There is neither a key nor a server on the data directory, or the server refuses it.
+pub(super) async fn make(args: &LoadArgs, name: &str) -> anyhow::Result<Made> {
+    let (url, path, key) = match &args.key {
+        Some(key) => (args.url.clone(), "api/projects/", key.clone()),
+        None => {
+            let (url, secret) = local(args)?;
+            (url, "_internal/project", secret)
+        }
+    };
+    let address = format!("{}/{path}", url.trim_end_matches('/'));
+    let answer = server::ask(&address, &key, &json!({"name": name})).await?;
+    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let id = answer.get("id").and_then(Value::as_i64);
+    let token = answer.get("api_token").and_then(Value::as_str);
+    let (id, token) =
+        id.zip(token).with_context(|| format!("{address} answers with no project"))?;
+    Ok(Made { id, token: token.to_owned(), url })
+}
+
+/// The server that runs on the data directory, and its secret.
+fn local(args: &LoadArgs) -> anyhow::Result<(String, String)> {
+    let directory = args.data_dir.display();
+    let holder = match args.data_dir.is_dir() {
+        true => Some(DirectoryLock::share(&args.data_dir)?),
+        false => None,
+    };
+    match holder {
+        Some(Holder::Server(server)) => Ok((server.url, server.secret)),
+        _ => bail!(
+            "no server runs on {directory}: name the data directory of one, or a personal API key with --key, to make \
+             a project"
+        ),
+    }
+}
