@@ -151,6 +151,7 @@ mod tests {
         for (table, schema) in [
             ("events", include_str!("../schemas/arrow/events.v1.json")),
             ("persons", include_str!("../schemas/arrow/persons.v1.json")),
+            ("person_distinct_ids", include_str!("../schemas/arrow/person_distinct_ids.v1.json")),
         ] {
             let (_, section) = page.split_once(&format!("\n## Columns of `{table}`\n")).unwrap();
             let section = section.split("\n## ").next().unwrap();

@@ -18,6 +18,8 @@ pub enum Internal {
     Query,
     /// `/_internal/flush`: flushes all events to files, for `weir flush`.
     Flush,
+    /// `/_internal/flush-persons`: the same of persons and their distinct ids.
+    FlushPersons,
     /// `/_internal/overview`: contents of the data directory, for `weir inspect`.
     Overview,
 }
@@ -28,6 +30,7 @@ impl Internal {
         match path.strip_suffix('/').unwrap_or(path).strip_prefix("/_internal/")? {
             "query" => Some(Self::Query),
             "flush" => Some(Self::Flush),
+            "flush-persons" => Some(Self::FlushPersons),
             "overview" => Some(Self::Overview),
             _ => None,
         }
@@ -38,6 +41,7 @@ impl Internal {
         match self {
             Self::Query => "internal_query",
             Self::Flush => "internal_flush",
+            Self::FlushPersons => "internal_flush_persons",
             Self::Overview => "internal_overview",
         }
     }
@@ -61,6 +65,11 @@ pub async fn internal(
     match what {
         Internal::Query => query::internal(app, request).await,
         Internal::Flush => flush(app).await,
+        Internal::FlushPersons => {
+            let flushed = app.shard.flush_persons().await;
+            flushed.map_err(|error| Problem::of(error.kind(), &error))?;
+            Ok(Response::json(StatusCode::OK, &json!({})))
+        }
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
