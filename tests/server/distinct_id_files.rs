@@ -160,11 +160,11 @@ fn person(server: &TestServer, distinct_id: &str) -> String {
 /// Goal: one join with the table gives other engines the server's persons, also in files that were merged in between.
 #[test]
 fn readers_of_files_count_the_persons_of_the_server() {
-    for compaction in ["1h", "100ms"] {
+    for files_min in ["10000", "2"] {
         let mut random = StdRng::seed_from_u64(7);
         let mut server = TestServer::start_with(&[
-            ("WEIR_COMPACTION_INTERVAL", compaction),
-            ("WEIR_COMPACTION_FILES_MIN", "2"),
+            ("WEIR_COMPACTION_INTERVAL", "100ms"),
+            ("WEIR_COMPACTION_FILES_MIN", files_min),
             ("WEIR_DELETION_INTERVAL", "2s"),
         ]);
         for _ in 0..3 {
@@ -177,7 +177,10 @@ fn readers_of_files_count_the_persons_of_the_server() {
         send(&server, &visits(&mut random, 100));
         let read = compare(&mut server, "merged");
         assert_eq!(read.get("duckdb former"), read.get("duckdb joined"), "one by one");
-        assert_ne!(read.get("duckdb stored"), read.get("duckdb joined"), "the join is needed");
+        // Merges of files put the persons of today into them.
+        if files_min == "10000" {
+            assert_ne!(read.get("duckdb stored"), read.get("duckdb joined"), "the join is needed");
+        }
         send(
             &server,
             &json!([{
