@@ -36,7 +36,7 @@
 //! that query, are computed, too ([`weir_query::kernel::engine::Engine::apart`]). Bodies are decoded, and large sets of
 //! flags evaluated, on a pool of threads ([`weir_base::tasks::CpuPool`]); requests are parsed and responses written for
 //! the API and pages on another (`http/beside.rs`). The log, the spare of its next segment, its replay at start, the
-//! projector, flush, merge, the persons table and the record of warnings have one thread each.
+//! projector, flush, merge, the tables of persons and the record of warnings have one thread each.
 //!
 //! # Write path
 //!
@@ -109,7 +109,8 @@
 //!    persons ([`weir_query::persons::people`]) are look-ups, or plans over the persons table, whose scan
 //!    (`query/persons/person_scan.rs`) evaluates filters on cached columns of the files of
 //!    [`weir_query::persons::person_table`]. The files have a column for each property and are renewed in pieces; persons
-//!    that changed since ([`weir_identity::change_feed`]) are read from the store.
+//!    that changed since ([`weir_identity::change_feed`]) are read from the store. A second table, for other engines, has
+//!    a row for each distinct id.
 //! 5. [`weir_query::kernel::view::View::sql`] plans, read only; `query::kernel::explain` restricts what the caller may
 //!    see of a plan. [`weir_query::kernel::admission`] grants a slot. [`weir_query::kernel::run`] plans and runs within
 //!    limits of memory and time (`query::guard` has those inside of functions and between operators), once more with a
@@ -288,6 +289,9 @@
 //!   `tests/server/published.rs` and those of retention and bins
 //! - They do not depend on how events arrived or where they are stored, and count merged persons once.
 //!   `tests/server/arrangements.rs`, `tests/server/merged_persons.rs`
+//! - Other engines that join the files of events with those of distinct ids count the server's persons, after merges,
+//!   splits, deletions and crashes.
+//!   `query/persons/person_table/tests/distinct_ids.rs`, `tests/server/distinct_id_files.rs` with DuckDB and Polars
 //! - A list of persons is that of one moment, and includes every event acknowledged before, whatever is cached in
 //!   memory.
 //!   `query/persons/people/tests.rs`, `tests/server/persons.rs`

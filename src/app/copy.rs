@@ -6,7 +6,7 @@
 //!
 //! | part | in the copy |
 //! |---|---|
-//! | `tables/events/`, `tables/persons/` | links: their files never change |
+//! | `tables/events/`, `tables/persons/`, `tables/person_distinct_ids/` | links: their files never change |
 //! | `identity/` | the files in `tables/` as links, since they never change; journals and manifests as copies |
 //! | `wal/` | the newest segments as copies, since recovery writes to them; older ones as links |
 //! | `metadata.db`, its `-wal` and `-shm` files, `node-id`, `storage-url` | copies |
@@ -30,6 +30,7 @@ use std::{fs, io};
 use tempfile::TempDir;
 
 use crate::lock::{DirectoryLock, Holder, ServerAddress};
+use crate::tables::table_specs;
 
 /// File of projects, users and keys.
 const METADATA: &str = "metadata.db";
@@ -171,8 +172,9 @@ impl WorkingCopy {
         fill("node-id", &|_| Way::Copy)?;
         fill("storage-url", &|_| Way::Copy)?;
         fs::create_dir(copy.path().join("tables")).map_err(CopyError::io(copy.path()))?;
-        fill("tables/events", &|_| Way::Link)?;
-        fill("tables/persons", &|_| Way::Link)?;
+        for spec in table_specs() {
+            fill(&format!("tables/{}", spec.name), &|_| Way::Link)?;
+        }
         fill("identity", &|file| if is_in(file, "tables") { Way::Link } else { Way::Copy })?;
         let newest = newest_segments(&data_dir.join("wal"));
         let newest = newest.map_err(CopyError::io(&data_dir.join("wal")))?;

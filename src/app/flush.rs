@@ -1,4 +1,4 @@
-//! Flush on demand: [`Shard::flush`]. `maintenance` has the periodic flushes.
+//! Flush on demand: [`Shard::flush`] and [`Shard::flush_persons`]. `maintenance` has what is done periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use crate::shard::Shard;
 use weir_base::error::Kind;
 use weir_base::tasks::TaskError;
 use weir_query::kernel::error::QueryError;
+use weir_query::persons::person_table::PersonsError;
 use weir_storage::delta::TableVersion;
 use weir_storage::store::StoreError;
 
@@ -22,6 +23,12 @@ pub enum FlushError {
     /// Writing or committing files failed.
     #[error("cannot flush; the events stay in the log")]
     Store(#[from] StoreError),
+    /// The same of the tables of persons.
+    #[error("cannot write the persons into their tables")]
+    Persons(#[from] PersonsError),
+    /// The server ends.
+    #[error("the server is being shut down; it writes the persons into their tables at its end")]
+    Ending,
     /// The identity store did not catch up with the log in time.
     #[error(
         "the identity store has not caught up with the log; the events stay in the log for a later flush"
@@ -38,6 +45,8 @@ impl FlushError {
         match self {
             Self::Query(error) => error.kind(),
             Self::Store(error) => error.kind(),
+            Self::Persons(error) => error.kind(),
+            Self::Ending => Kind::Unavailable,
             Self::Behind => Kind::Overloaded,
             Self::Task(error) => error.kind(),
         }
@@ -61,6 +70,25 @@ impl Shard {
         match flushed.map_err(|_| TaskError::Panicked { name: "flush" })?? {
             true => Ok(self.maintenance.store.table().current()),
             false => Err(FlushError::Behind),
+        }
+    }
+
+    /// Writes the persons and their distinct ids, as of every event that was acknowledged before the call, into their
+    /// tables. Takes about two seconds for each million persons whose files are out of date. Waits for the replay of the
+    /// records that were in the log at start.
+    ///
+    /// # Errors
+    ///
+    /// The tables are partly or wholly as they were.
+    pub async fn flush_persons(&self) -> Result<(), FlushError> {
+        self.engine.wait().await?;
+        let (maintenance, shutdown) =
+            (self.maintenance.clone(), self.node.tasks.0.shutdown().clone());
+        let write = move || maintenance.write_persons(&shutdown);
+        let written = self.maintenance.runtime.spawn_blocking(write).await;
+        match written.map_err(|_| TaskError::Panicked { name: "flush-persons" })?? {
+            true => Ok(()),
+            false => Err(FlushError::Ending),
         }
     }
 }

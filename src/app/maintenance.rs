@@ -1,8 +1,8 @@
 //! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted events,
-//! vacuum replaced files, watch disk space, update the persons table, make images of the identity store, apply
+//! vacuum replaced files, watch disk space, update the tables of persons, make images of the identity store, apply
 //! scheduled flag changes, count cohorts, store usage counts of events.
 //!
-//! Flushes, merges and the persons table have one thread each, so that a long merge never delays a flush. The decisions
+//! Flushes, merges and the tables of persons have one thread each, so that a long merge never delays a flush. The decisions
 //! are made in `storage` (`Store::insert`, `compaction::choose`) and `query`; the jobs carry them out.
 
 pub mod cohorts;
@@ -32,7 +32,7 @@ use weir_identity::store::Identities;
 use weir_ingest::Pipeline;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::Project;
-use weir_query::persons::person_table::{PersonTable, Step, Written};
+use weir_query::persons::person_table::{PersonTable, PersonsError, Step, Written};
 use weir_storage::compaction::Limits;
 use weir_storage::delta::error::TableError;
 use weir_storage::store::{Store, StoreError};
@@ -50,11 +50,11 @@ const ORPHANS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause after a failed flush: limits retries on a broken disk and lines in the log.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// Longest and shortest time between checks for changed persons, for the persons table.
+/// Longest and shortest time between checks for changed persons, for their tables.
 const PERSONS_TICK: Duration = Duration::from_secs(5);
 const PERSONS_TICK_MIN: Duration = Duration::from_millis(20);
 
-/// Pause after a step of the persons table, as a multiple of its duration: at most a tenth of one core; half of one
+/// Pause after a step of a table of persons, as a multiple of its duration: at most a tenth of one core; half of one
 /// if the time of deleted values is nearly over, or if readers wait for it.
 const REST_AFTER_RENEWED: u32 = 9;
 const REST_AFTER_LATE: u32 = 1;
@@ -71,10 +71,7 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 /// Name of the events table in metrics.
 const EVENTS: TableLabels = TableLabels { table: "events" };
 
-/// Name of the persons table in metrics.
-const PERSONS: TableLabels = TableLabels { table: "persons" };
-
-/// Label under which damage of the persons table is counted.
+/// Label under which damage of the tables of persons is counted.
 const PERSONS_TABLE: PlaceLabels = PlaceLabels { place: "persons" };
 
 /// Handles that the background jobs share.
@@ -88,8 +85,8 @@ pub struct Maintenance {
     pub identities: Identities,
     /// Images of the persons, if persons have to survive the loss of this node's disk.
     pub images: Option<Arc<IdentityImages>>,
-    /// The Delta table of persons, if it is renewed.
-    pub persons: Option<Arc<PersonTable>>,
+    /// The Delta tables of persons and of their distinct ids, if they are renewed.
+    pub person_tables: Vec<Arc<PersonTable>>,
     /// The log.
     pub pipeline: Pipeline,
     /// The projects, which decide how long events are kept.
@@ -110,9 +107,9 @@ impl Maintenance {
     /// The operating system refuses a thread.
     pub fn start(self, tasks: &Tasks) -> Result<(), TaskError> {
         self.start_flushes(tasks)?;
-        if let Some(table) = self.persons.clone() {
+        if !self.person_tables.is_empty() {
             let (shutdown, renewer) = (tasks.shutdown().clone(), self.clone());
-            let renewing = move || renewer.persons_loop(&table, &shutdown);
+            let renewing = move || renewer.persons_loop(&shutdown);
             tasks.spawn_background_thread("persons", renewing)?;
         }
         if let Some(images) = self.images.clone() {
@@ -275,19 +272,23 @@ impl Maintenance {
         }
     }
 
-    fn persons_loop(&self, table: &PersonTable, shutdown: &Shutdown) {
-        // An empty table first, so that other engines can open it.
-        match table.create() {
-            Ok((damaged, _)) => {
-                let damaged = u64::try_from(damaged).unwrap_or(u64::MAX);
-                self.metrics.corruptions.get_or_create(&PERSONS_TABLE).inc_by(damaged);
-            }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(
-                    error,
-                    "cannot create the persons table; it is created with the first files"
-                );
+    fn persons_loop(&self, shutdown: &Shutdown) {
+        // Empty tables first, so that other engines can open them.
+        for table in &self.person_tables {
+            match table.create() {
+                Ok((damaged, _)) => {
+                    let damaged = u64::try_from(damaged).unwrap_or(u64::MAX);
+                    self.metrics.corruptions.get_or_create(&PERSONS_TABLE).inc_by(damaged);
+                }
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    let table = table.name();
+                    tracing::error!(
+                        error,
+                        table,
+                        "cannot create a table of persons; it is created with the first files"
+                    );
+                }
             }
         }
         let settings = &self.settings;
@@ -296,42 +297,50 @@ impl Maintenance {
         let (mut rest, mut vacuumed_at) = (tick, self.clock.monotonic());
         while shutdown.pause_thread(rest) == Pause::Elapsed {
             let began = self.clock.monotonic();
-            // Before the table looks who has changed.
+            // Before the tables look who has changed.
             if let Err(error) = self.identities.purge_projects(|| !shutdown.is_cancelled()) {
                 tracing::warn!(%error, "cannot remove the persons of deleted projects yet");
             }
-            let step = self.step_persons(table, shutdown);
-            let took = self.clock.monotonic().saturating_sub(began);
-            rest = match step {
-                Step::None => tick,
-                Step::Verified | Step::Late(_) => took.saturating_mul(REST_AFTER_LATE),
-                Step::Renewed(_) => took.saturating_mul(REST_AFTER_RENEWED),
-            };
+            let rests = self.person_tables.iter().map(|table| self.step_persons(table, shutdown));
+            // The sum of what was done determines the pause; without anything, there is a look each tick.
+            rest = rests.flatten().reduce(Duration::saturating_add).unwrap_or(tick);
             if began.saturating_sub(vacuumed_at) >= settings.vacuum_grace {
                 vacuumed_at = began;
-                self.vacuum_persons(table);
+                self.person_tables.iter().for_each(|table| self.vacuum_persons(table));
             }
         }
     }
 
-    /// One step of the persons table.
-    fn step_persons(&self, table: &PersonTable, shutdown: &Shutdown) -> Step {
+    /// One step of a table of persons. Returns for how long to pause because of it; `None` if there was nothing to do.
+    fn step_persons(&self, table: &PersonTable, shutdown: &Shutdown) -> Option<Duration> {
         let began = self.clock.monotonic();
         let step = table.step(&|| shutdown.is_cancelled()).unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "cannot write persons into their table; it stays as it was");
+            let table = table.name();
+            tracing::error!(
+                error,
+                table,
+                "cannot write persons into their table; it stays as it was"
+            );
             Step::None
         });
+        let took = self.clock.monotonic().saturating_sub(began);
         if let Step::Renewed(written) | Step::Late(written) = step {
-            self.note_persons(table, written, self.clock.monotonic().saturating_sub(began));
+            self.note_persons(table, written, took);
         }
-        step
+        match step {
+            Step::None => None,
+            Step::Verified | Step::Late(_) => Some(took.saturating_mul(REST_AFTER_LATE)),
+            Step::Renewed(_) => Some(took.saturating_mul(REST_AFTER_RENEWED)),
+        }
     }
 
     fn note_persons(&self, table: &PersonTable, written: Written, took: Duration) {
         let files = i64::try_from(table.files()).unwrap_or(i64::MAX);
-        self.metrics.table_files.get_or_create(&PERSONS).set(files);
+        let labels = TableLabels { table: table.name() };
+        self.metrics.table_files.get_or_create(&labels).set(files);
         tracing::info!(
+            table = table.name(),
             rows = written.rows,
             bytes = written.bytes,
             files = written.files,
@@ -349,16 +358,38 @@ impl Maintenance {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(
                     error,
-                    "cannot remove replaced files of the persons table; the next vacuum tries again"
+                    table = table.name(),
+                    "cannot remove replaced files of persons; the next vacuum tries again"
                 );
             }
         }
     }
 
-    /// Writes all changed persons into their table, once they change no more. A failure leaves the table as it was; the
+    /// Writes all changed persons into their tables, once they change no more. A failure leaves a table as it was; the
     /// next process continues. Blocks; do not call it on a thread of a runtime.
     pub fn close_persons(&self) {
-        let Some(table) = &self.persons else { return };
+        self.person_tables.iter().for_each(|table| self.close_table(table));
+    }
+
+    /// Writes the persons as of now into their tables. `false` if the shutdown began. Blocks; do not call it on a thread
+    /// of a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A table stays as it was.
+    pub fn write_persons(&self, shutdown: &Shutdown) -> Result<bool, PersonsError> {
+        let applied = self.identities.applied_sequence();
+        for table in &self.person_tables {
+            let began = self.clock.monotonic();
+            let written = table.write_until(applied, &|| shutdown.is_cancelled())?;
+            if let Some(written) = written {
+                self.note_persons(table, written, self.clock.monotonic().saturating_sub(began));
+            }
+        }
+        Ok(!shutdown.is_cancelled())
+    }
+
+    fn close_table(&self, table: &PersonTable) {
         let began = self.clock.monotonic();
         match table.close() {
             Ok(None) => {}
@@ -367,7 +398,12 @@ impl Maintenance {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "cannot write persons into their table; it stays as it was");
+                let table = table.name();
+                tracing::error!(
+                    error,
+                    table,
+                    "cannot write persons into their table; it stays as it was"
+                );
             }
         }
     }

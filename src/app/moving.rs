@@ -16,7 +16,7 @@ use futures::future::LocalBoxFuture;
 use crate::directory::{Sharing, node_id};
 use crate::error::OpenError;
 use crate::moving::leaving::Leaving;
-use crate::tables::{TablesAccess, events_spec, persons_spec};
+use crate::tables::{TablesAccess, events_spec, table_specs};
 use crate::{images, tables};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
@@ -65,7 +65,7 @@ pub enum MoveError {
 /// Result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The files of both tables.
+    /// The files of all tables.
     pub copied: Copied,
     /// New path of the former files, which are not used any more; `None` if they were renamed before.
     pub former: Option<String>,
@@ -182,11 +182,11 @@ fn has_log(data_dir: &Path) -> bool {
     data_dir.join("tables/events/_delta_log").is_dir()
 }
 
-/// Copies both tables, and checks that the copies open as the same.
+/// Copies all tables, and checks that the copies open as the same.
 async fn copy(from: &Tables, to: &Tables, clock: &Clock) -> Result<Copied, MoveError> {
     let mut all = Copied::default();
-    for spec in [events_spec, persons_spec] {
-        let name = spec().name;
+    for spec in table_specs() {
+        let name = spec.name;
         let failed = |source| MoveError::Copy { from: from.name(name), to: to.name(name), source };
         let io =
             |error: io::Error| MoveError::Open(OpenError::io(Path::new(&to.name(name)))(error));
@@ -195,7 +195,7 @@ async fn copy(from: &Tables, to: &Tables, clock: &Clock) -> Result<Copied, MoveE
         all.files += copied.files;
         all.bytes += copied.bytes;
         all.found += copied.found;
-        let opened = [source, target].map(|files| files.open_existing(spec(), clock.clone()));
+        let opened = [source, target].map(|files| files.open_existing(spec.clone(), clock.clone()));
         let [source, target] = opened;
         let source = source.await.map_err(OpenError::from)?.map(|table| table.current());
         let target = target.await.map_err(OpenError::from)?.map(|table| table.current());

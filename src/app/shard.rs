@@ -29,7 +29,7 @@ use weir_ingest::recent::recent_keys;
 use weir_ingest::{Engines, Foundations, Pipeline};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::sources::Sources;
-use weir_query::persons::person_table::{PersonTable, PersonTableSettings};
+use weir_query::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
 use weir_storage::object_log::Rivals;
 use weir_storage::store::Store;
 use weir_storage::tables::Tables;
@@ -131,10 +131,13 @@ impl Shard {
         metadata.name_log(store.app_id()).await?;
         note_lost_rows(&store, &*log.writer.files(), metrics).await?;
         // Before the first change of persons.
-        let persons = match role {
-            Role::Serve => Some(Arc::new(person_table(&node, &tables, &store, &identities)?)),
-            Role::Copy => None,
-        };
+        let mut person_tables = Vec::new();
+        if role == Role::Serve {
+            for kind in [TableOf::Persons, TableOf::DistinctIds] {
+                let table = person_table(kind, &node, &tables, &store, &identities)?;
+                person_tables.push(Arc::new(table));
+            }
+        }
         let engines = Engines {
             places: node.places.clone().map_or(Places::Unknown, Places::Database),
             metadata: metadata.clone(),
@@ -164,7 +167,7 @@ impl Shard {
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
-            persons: persons.clone(),
+            persons: person_tables.first().cloned(),
             spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(metrics));
@@ -175,7 +178,7 @@ impl Shard {
             store,
             identities: identities.clone(),
             images,
-            persons,
+            person_tables,
             pipeline: pipeline.clone(),
             metadata: metadata.clone(),
             runtime: runtimes.main.clone(),
@@ -276,8 +279,9 @@ fn remove_person_columns(data_dir: &Path) {
     }
 }
 
-/// The table of the persons of all existing projects.
+/// A table of the persons of all existing projects.
 fn person_table(
+    kind: TableOf,
     node: &Node,
     tables: &Tables,
     store: &Store,
@@ -286,6 +290,7 @@ fn person_table(
     let (metadata, settings) = (node.metadata.clone(), &node.config.storage);
     let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();
     PersonTable::new(PersonTableSettings {
+        kind,
         tables: tables.clone(),
         identities: identities.clone(),
         projects: Arc::new(projects),

@@ -25,7 +25,7 @@ use weir_event::schema::{
     WIDE_COLUMNS, column, events_schema,
 };
 use weir_event::time::{Month, partition_of};
-use weir_query::persons::person_table;
+use weir_query::persons::person_table::TableOf;
 use weir_storage::cached::blocks::{BlockCache, Limits};
 use weir_storage::delta::TableSpec;
 use weir_storage::delta::error::TableError;
@@ -277,9 +277,9 @@ pub fn events_spec() -> TableSpec {
     TableSpec { name, schema, partition_column: Some(PARTITION_COLUMN) }
 }
 
-/// The specification of the persons table.
-pub fn persons_spec() -> TableSpec {
-    person_table::spec()
+/// The specifications of all tables, the events table first.
+pub fn table_specs() -> [TableSpec; 3] {
+    [events_spec(), TableOf::Persons.spec(), TableOf::DistinctIds.spec()]
 }
 
 /// The layout of the files of the events table.

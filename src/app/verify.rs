@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 
 use crate::directory::{flushed, has_lost_wal};
 use crate::error::OpenError;
-use crate::tables::{events_spec, persons_spec};
+use crate::tables::table_specs;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 use weir_disk::OsDisk;
@@ -124,7 +124,7 @@ impl Findings<'_, '_> {
         self.metadata(runtime)
     }
 
-    /// Checks both tables. Returns the last log record that is in files; `None` if that is unknown.
+    /// Checks all tables. Returns the last log record that is in files; `None` if that is unknown.
     fn tables(
         &mut self,
         directory_use: Use,
@@ -132,8 +132,8 @@ impl Findings<'_, '_> {
         clock: &Clock,
     ) -> io::Result<Option<Sequence>> {
         let mut in_files = None;
-        for spec in [events_spec, persons_spec] {
-            let name = spec().name;
+        for spec in table_specs() {
+            let name = spec.name;
             let place = self.tables.place(name);
             if self.tables.is_local() && !self.data_dir.join(&place).is_dir() {
                 self.skipped(format!("{place}: there is none"))?;
@@ -143,10 +143,15 @@ impl Findings<'_, '_> {
             let objects = CheckedStore::new(Arc::clone(files.objects()), &place);
             let open = || {
                 let files = files.clone().over(Arc::new(objects.clone()));
-                runtime.block_on(files.open_existing(spec(), clock.clone()))
+                runtime.block_on(files.open_existing(spec.clone(), clock.clone()))
             };
             let table = match open() {
                 Ok(Some(table)) => table,
+                // That of the persons and distinct ids come with the first start of the version that has them.
+                Ok(None) if !self.tables.is_local() && name != "events" => {
+                    self.skipped(format!("{place}: there is none"))?;
+                    continue;
+                }
                 Ok(None) => {
                     self.found(format!("{place}/_delta_log: there is no commit"))?;
                     continue;

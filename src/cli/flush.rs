@@ -1,4 +1,4 @@
-//! `weir flush`: makes the running server flush its memtables to files, for other engines to read.
+//! `weir flush`: makes the running server write what it has in memory to files, for other engines to read.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,9 +16,13 @@ pub struct FlushArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
+    /// Also write the persons and their distinct ids to their tables, as of now; otherwise that takes some minutes
+    #[arg(long)]
+    pub persons: bool,
 }
 
-/// Returns when every event that was acknowledged before the call is in the files of the events table.
+/// Returns when every event that was acknowledged before the call is in the files of the events table, and if it is
+/// asked for, when the tables of persons are of a time after the call.
 ///
 /// # Errors
 ///
@@ -35,9 +39,15 @@ pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
             data_dir.display()
         );
     };
-    let url = format!("{}/_internal/flush", address.url);
-    let response = server::ask(&url, &address.secret, &Value::Null);
-    let answer: Value = serde_json::from_slice(&small_runtime()?.block_on(response)?)?;
+    let runtime = small_runtime()?;
+    let ask = |what: &str| {
+        let url = format!("{}/_internal/{what}", address.url);
+        runtime.block_on(server::ask(&url, &address.secret, &Value::Null))
+    };
+    let answer: Value = serde_json::from_slice(&ask("flush")?)?;
+    if args.persons {
+        ask("flush-persons")?;
+    }
     let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
     writeln!(std::io::stdout(), "{} events in {} files", of("rows"), of("files"))?;
     Ok(())

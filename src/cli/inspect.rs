@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::cli::inspect::parts::Parts;
 use crate::cli::inspect::tables::{open_table, tables_of};
 use weir_app::live_files::LiveTables;
-use weir_app::tables::events_spec;
+use weir_app::tables::table_specs;
 use weir_app::views;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
@@ -29,15 +29,19 @@ pub struct InspectArgs {
     /// Where the metadata are.
     #[command(flatten)]
     pub metadata: MetadataConfig,
-    /// Print the live files of the events table, one path per line, for tools that cannot read Delta
-    #[arg(long)]
-    pub files: bool,
     /// Print SQL that creates views over the live files of a project in DuckDB, with merged persons
     #[arg(long, conflicts_with_all = ["files", "verify"])]
     pub views: bool,
     /// Id of the project, for --views
     #[arg(long, default_value_t = 1)]
     pub project: i64,
+    /// Print the live files of a table, one path per line, for tools that cannot read Delta: of events, or of another
+    /// table that is named as in --files=persons
+    #[arg(
+        long, value_name = "TABLE", num_args = 0..=1, require_equals = true, default_missing_value = "events",
+        value_parser = table_specs().map(|spec| spec.name)
+    )]
+    pub files: Option<String>,
     /// Verify all checksums and print one line per damaged place; exit with 1 if there is any
     #[arg(long, conflicts_with = "files")]
     pub verify: bool,
@@ -59,12 +63,14 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let runtime = Runtime::new()?;
     let tables = runtime.block_on(tables_of(&data_dir, &clock));
-    if args.files {
+    if let Some(name) = args.files {
         let tables = tables?;
-        let table = runtime.block_on(open_table(&tables, events_spec(), &clock))?;
+        let spec = table_specs().into_iter().find(|spec| spec.name == name);
+        let spec = spec.with_context(|| format!("there is no table {name}"))?;
+        let table = runtime.block_on(open_table(&tables, spec, &clock))?;
         let table = table
-            .with_context(|| format!("there is no events table under {}", data_dir.display()))?;
-        let place = tables.name(events_spec().name);
+            .with_context(|| format!("there is no table {name} under {}", data_dir.display()))?;
+        let place = tables.name(&name);
         for file in &table.current().files {
             writeln!(out, "{place}/{}", file.path)?;
         }

@@ -318,6 +318,7 @@ mod tests {
             (Method::PUT, "/e/", "wrong_method"),
             (Method::POST, "/_internal/query", "internal_query"),
             (Method::POST, "/_internal/flush/", "internal_flush"),
+            (Method::POST, "/_internal/flush-persons", "internal_flush_persons"),
             (Method::POST, "/_internal/overview", "internal_overview"),
             (Method::POST, "/_internal/", "none"),
             (Method::GET, "/_internal/query/", "wrong_method"),

@@ -15,6 +15,8 @@ use crate::person_set::PersonSet;
 use crate::store::Identities;
 use crate::view::View;
 
+pub use crate::change_feed::registry::Watched;
+
 /// A change feed: the persons that changed since the previous call. Opened by [`Identities::watch`]; closed when it is
 /// dropped.
 pub struct ChangeFeed {
@@ -25,8 +27,8 @@ pub struct ChangeFeed {
 impl Identities {
     /// Opens a change feed of the persons of all projects, starting at the returned view. Waits for a running
     /// [`Identities::apply`].
-    pub fn watch(&self) -> (ChangeFeed, View) {
-        let (id, view) = self.register_feed();
+    pub fn watch(&self, watched: Watched) -> (ChangeFeed, View) {
+        let (id, view) = self.register_feed(watched);
         (ChangeFeed { identities: self.clone(), id }, view)
     }
 }

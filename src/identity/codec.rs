@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `ids` | project, distinct id | number of the person, 0 if personless |
 //! | `persons` | project, number | [`encode_person`] |
-//! | `person_ids` | project, number, position | distinct id |
+//! | `person_ids` | project, number, position | [`encode_distinct_id`] |
 //! | `uuids` | project, uuid | number |
 //! | `overrides` | project, uuid | uuid |
 //! | `groups` | project, index of the type (1 byte), group key | [`encode_group`] |
@@ -31,13 +31,18 @@ use uuid::Uuid;
 use crate::IdentityError;
 use crate::deletions::{Deletion, Place};
 use crate::gone::Gone;
-use crate::person::{Group, Person};
+use crate::person::{DistinctId, Group, Person};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 
 /// The version of everything in this file.
-pub(super) const FORMAT: u64 = 1;
+///
+/// 1 had no times in `person_ids`. Its rows are read as they are.
+pub(super) const FORMAT: u64 = 2;
+
+/// The oldest version that can be read.
+pub(super) const FORMAT_OLDEST: u64 = 1;
 
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const COUNTERS_KEY: &[u8] = b"counters";
@@ -316,6 +321,29 @@ pub(super) fn decode_person_id_key(bytes: &[u8]) -> Result<(i64, i64), IdentityE
     Ok((i64::from_be_bytes(rest.take()?), i64::from_be_bytes(rest.take()?)))
 }
 
+/// Stands in `person_ids` between a distinct id and its time. No byte of UTF-8 has this value.
+const TIME_MARK: u8 = 0xff;
+
+/// A distinct id as text; if its time is known, [`TIME_MARK`] and the time (8 bytes).
+pub(super) fn encode_distinct_id(DistinctId { text, since }: &DistinctId) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len().saturating_add(9));
+    bytes.extend_from_slice(text.as_bytes());
+    if let Some(since) = since {
+        bytes.push(TIME_MARK);
+        bytes.extend_from_slice(&since.0.to_be_bytes());
+    }
+    bytes
+}
+
+pub(super) fn decode_distinct_id(bytes: &[u8]) -> Result<DistinctId, IdentityError> {
+    let (bytes, since) = match bytes.split_last_chunk::<9>() {
+        Some((text, [TIME_MARK, time @ ..])) => (text, Some(i64::from_be_bytes(*time))),
+        _ => (bytes, None),
+    };
+    let text = text(bytes, "distinct id")?.into_boxed_str();
+    Ok(DistinctId { text, since: since.map(UnixMicros) })
+}
+
 /// The project and the number in a `persons` key.
 pub(super) fn decode_person_key(bytes: &[u8]) -> Result<(ProjectId, i64), IdentityError> {
     let mut rest = Fields::new(bytes, "key of a person");
@@ -428,8 +456,11 @@ mod tests {
     use serde_json::{Value, json};
     use uuid::Uuid;
 
-    use super::{Counters, Progress, decode_group, decode_person, encode_person};
-    use crate::person::Person;
+    use super::{
+        Counters, Progress, decode_distinct_id, decode_group, decode_person, encode_distinct_id,
+        encode_person,
+    };
+    use crate::person::{DistinctId, Person};
     use weir_base::clock::UnixMicros;
 
     /// Goal: readers get exactly the values that were stored.
@@ -456,6 +487,24 @@ mod tests {
         };
         let bytes = encode_person(&person).expect("encodes");
         assert_eq!(decode_person(7, &bytes).expect("decodes"), person);
+    }
+
+    /// Goal: a distinct id and its time are read as they were written, also if its bytes or those of the time look like
+    /// something else, and those of earlier versions, which had no times.
+    #[test]
+    fn distinct_ids_come_back_as_they_were() {
+        let times = [None, Some(0), Some(-1), Some(i64::MAX), Some(i64::MIN), Some(0x00ff_ff00)];
+        for text in ["", "a", "12345678", "123456789", "é\u{0}\u{10ffff}", &"ÿ".repeat(9)] {
+            for since in times.map(|time| time.map(UnixMicros)) {
+                let id = DistinctId { text: text.into(), since };
+                let bytes = encode_distinct_id(&id);
+                assert_eq!(decode_distinct_id(&bytes).expect("decodes"), id);
+                assert!(since.is_some() || bytes == text.as_bytes());
+            }
+        }
+        for damaged in [&b"\xff"[..], b"a\xff\0\0\0\0\0\0\0", b"\xc3\xff\0\0\0\0\0\0\0\0"] {
+            decode_distinct_id(damaged).expect_err("is no text");
+        }
     }
 
     /// Earlier versions could write rows of any depth.

@@ -110,7 +110,7 @@ pub enum IdentityError {
     Format {
         /// The format on disk.
         found: u64,
-        /// The one format that this version reads and writes.
+        /// The newest format that this version reads, and the one that it writes.
         expected: u64,
     },
     /// The directory was written by a newer version of Weir, whose database has another format.

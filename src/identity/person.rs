@@ -24,6 +24,16 @@ pub struct Person {
     pub changed_sequence: u64,
 }
 
+/// A distinct id of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DistinctId {
+    /// The id.
+    pub text: Box<str>,
+    /// Time of the event, or of the operator's request, by which the person got it; `None` if an earlier version
+    /// of the server stored it.
+    pub since: Option<UnixMicros>,
+}
+
 /// A group, such as one company.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {

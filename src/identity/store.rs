@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::change::{Effect, Record, Warning};
-use crate::change_feed::registry::ChangeFeeds;
+use crate::change_feed::registry::{ChangeFeeds, Watched};
 use crate::deletions::{Deletion, Deletions};
 use crate::gone::{Gone, GoneProjects};
 use crate::hurry::Hurry;
@@ -274,7 +274,7 @@ impl Identities {
             shared.splits.store(Arc::new(splits));
         }
         if shared.feed.is_watched() {
-            shared.feed.note(write_set.point(), &write_set.changed());
+            shared.feed.note(write_set.point(), |watched| write_set.changed(watched));
         }
         tables.commit(batch)?;
         drop(tables);
@@ -406,10 +406,10 @@ impl Identities {
     }
 
     /// Registers a change feed of the persons of a project, or of all, which starts at the returned view.
-    pub(super) fn register_feed(&self) -> (u64, View) {
+    pub(super) fn register_feed(&self, watched: Watched) -> (u64, View) {
         // While no batch is being applied, all recorded changes are committed.
         let _writer = self.shared.writer.lock();
-        let id = self.shared.feed.register();
+        let id = self.shared.feed.register(watched);
         (id, self.view())
     }
 

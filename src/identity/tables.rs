@@ -255,14 +255,14 @@ impl Tables {
     }
 
     fn check_format(&self) -> Result<(), IdentityError> {
-        let Some(found) = self.meta.get(codec::FORMAT_KEY)? else {
-            self.meta.insert(codec::FORMAT_KEY, codec::FORMAT.to_be_bytes())?;
-            return Ok(());
-        };
+        let note = || self.meta.insert(codec::FORMAT_KEY, codec::FORMAT.to_be_bytes());
+        let Some(found) = self.meta.get(codec::FORMAT_KEY)? else { return Ok(note()?) };
         let found =
             <[u8; 8]>::try_from(&*found).map_err(|_| IdentityError::Damaged { what: "format" })?;
         match u64::from_be_bytes(found) {
             codec::FORMAT => Ok(()),
+            // From now on rows may be written that an earlier version cannot read.
+            codec::FORMAT_OLDEST..codec::FORMAT => Ok(note()?),
             found => Err(IdentityError::Format { found, expected: codec::FORMAT }),
         }
     }

@@ -22,8 +22,9 @@ use uuid::Uuid;
 
 use crate::IdentityError;
 use crate::change::{Force, Occasion, Op, OpKind, Record, Update, Warning};
+use crate::change_feed::Watched;
 use crate::limits::Limits;
-use crate::person::Person;
+use crate::person::{DistinctId, Person};
 use crate::row::{Key, Row};
 use crate::store::{Applied, Identities};
 use crate::tests::model::{Model, uuid_of};
@@ -112,7 +113,7 @@ fn assert_same(identities: &Identities, model: &Model) {
         }
         assert_eq!(ids, expected_ids);
         let mut together = Vec::new();
-        let visit = |row: &Row<'_>, ids: &[String]| {
+        let visit = |row: &Row<'_>, ids: &[DistinctId]| {
             together.push((row.person()?, ids.to_vec()));
             Ok(ControlFlow::Continue(()))
         };
@@ -120,7 +121,7 @@ fn assert_same(identities: &Identities, model: &Model) {
         let (from, to) = (expected.len() / 3, expected.len() / 3 * 2);
         if let (Some(first), Some(last)) = (expected.get(from), expected.get(to)) {
             let mut part = Vec::new();
-            let visit = |row: &Row<'_>, ids: &[String]| {
+            let visit = |row: &Row<'_>, ids: &[DistinctId]| {
                 part.push((row.person()?, ids.to_vec()));
                 Ok(ControlFlow::Continue(()))
             };
@@ -130,7 +131,11 @@ fn assert_same(identities: &Identities, model: &Model) {
         }
         assert_look_ups(&view, project, &expected);
         let pairs = expected.into_iter().map(|person| {
-            let ids = model.ids_of(person.number);
+            let id = |id: String| {
+                let since = model.since.get(&(project, id.clone())).map(|(_, since)| *since);
+                DistinctId { text: id.into(), since }
+            };
+            let ids: Vec<DistinctId> = model.ids_of(person.number).into_iter().map(id).collect();
             (person, ids)
         });
         assert_eq!(together, pairs.collect::<Vec<_>>());
@@ -286,14 +291,22 @@ fn a_state_is_open_once_and_of_one_format() {
     let second = Identities::open(directory.path(), AMPLE).expect_err("locked");
     assert_eq!(second.kind(), Kind::Unavailable);
     drop(identities);
-    let database = fjall::Database::builder(directory.path()).open().expect("opens");
-    let meta = database.keyspace("meta", fjall::KeyspaceCreateOptions::default).expect("opens");
-    meta.insert("format", 9_u64.to_be_bytes()).expect("writes");
-    drop((meta, database));
+    let change = |format: u64| {
+        let database = fjall::Database::builder(directory.path()).open().expect("opens");
+        let meta = database.keyspace("meta", fjall::KeyspaceCreateOptions::default);
+        let meta = meta.expect("opens");
+        let before = meta.get("format").expect("reads").map(|bytes| bytes.to_vec());
+        meta.insert("format", format.to_be_bytes()).expect("writes");
+        u64::from_be_bytes(before.expect("a format").try_into().expect("a number"))
+    };
+    assert_eq!(change(1), 2);
+    // That of an earlier version, which is not to open it any more.
+    drop(open(directory.path()));
+    assert_eq!(change(9), 2);
     let other = Identities::open(directory.path(), AMPLE).expect_err("refuses");
     assert_eq!(
         other.to_string(),
-        "the identity store was made by a newer Weir: it has format 9, and this version reads 1"
+        "the identity store was made by a newer Weir: it has format 9, and this version reads 2"
     );
 }
 
@@ -406,7 +419,7 @@ fn a_state_is_reopened_under_its_readers() {
     let (project, uuid) = (PROJECTS[0], uuid_of(PROJECTS[0], "b"));
     let first = vec![op("a", OpKind::Touch), op("b", OpKind::Touch), merge("c", "d")];
     identities.apply(&[record(1, first)]).expect("applies");
-    let (mut watch, before) = identities.watch();
+    let (mut watch, before) = identities.watch(Watched::Persons);
     let overrides = identities.overrides();
     std::thread::scope(|scope| {
         let (mut reopening, mut seen) = (None, 0);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::cache::IdState;
 use crate::codec::Counters;
 use crate::deletions::Deletion;
-use crate::person::{Group, Person};
+use crate::person::{DistinctId, Group, Person};
 use crate::reading::Reading;
 use crate::row::Row;
 use crate::{IdentityError, codec};
@@ -115,7 +115,7 @@ impl View {
             return Ok(Vec::new());
         };
         let ids = self.positioned_ids(project, number)?;
-        Ok(ids.into_iter().map(|(_, id)| id).collect())
+        Ok(ids.into_iter().map(|(_, id)| id.text.into_string()).collect())
     }
 
     /// Visits all persons of a project in the order of their numbers, until `visit` breaks. Holds
@@ -255,7 +255,8 @@ impl View {
     ) -> Result<Vec<String>, IdentityError> {
         let prefix = codec::key(project, &[&number.to_be_bytes()]);
         let entries = self.reading.prefix(|tables| &tables.person_ids, prefix)?.take(limit);
-        entries.map(|entry| codec::text(&entry?.into_inner()?.1, "distinct id")).collect()
+        let text = |value: &[u8]| Ok(codec::decode_distinct_id(value)?.text.into_string());
+        entries.map(|entry| text(&entry?.into_inner()?.1)).collect()
     }
 
     /// Visits all distinct ids of a project with the numbers of their persons, in the order of the
@@ -268,7 +269,7 @@ impl View {
         for entry in self.reading.prefix(|tables| &tables.person_ids, codec::key(project, &[]))? {
             let (key, id) = entry?.into_inner()?;
             let (number, _) = codec::decode_person_id_key(&key)?;
-            if visit(number, codec::text(&id, "distinct id")?).is_break() {
+            if visit(number, codec::decode_distinct_id(&id)?.text.into_string()).is_break() {
                 break;
             }
         }
@@ -281,7 +282,7 @@ impl View {
         &self,
         project: ProjectId,
         numbers: Range<i64>,
-        mut visit: impl FnMut(&Row<'_>, &[String]) -> Result<Flow, IdentityError>,
+        mut visit: impl FnMut(&Row<'_>, &[DistinctId]) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
         let key = |number: i64| codec::key(project, &[&number.to_be_bytes()]);
         let range = key(numbers.start)..key(numbers.end.max(numbers.start));
@@ -289,7 +290,7 @@ impl View {
         let mut ids = ids.map(|entry| {
             let (key, id) = entry?.into_inner()?;
             let (number, _) = codec::decode_person_id_key(&key)?;
-            Ok::<_, IdentityError>((number, codec::text(&id, "distinct id")?))
+            Ok::<_, IdentityError>((number, codec::decode_distinct_id(&id)?))
         });
         let (mut next, mut own) = (ids.next().transpose()?, Vec::new());
         self.scan_rows(project, numbers, |row| {
@@ -414,7 +415,7 @@ impl View {
         &self,
         project: ProjectId,
         number: i64,
-    ) -> Result<Vec<(i64, String)>, IdentityError> {
+    ) -> Result<Vec<(i64, DistinctId)>, IdentityError> {
         self.each_positioned_id(project, number)?.collect()
     }
 
@@ -423,13 +424,13 @@ impl View {
         &self,
         project: ProjectId,
         number: i64,
-    ) -> Result<impl Iterator<Item = Result<(i64, String), IdentityError>>, IdentityError> {
+    ) -> Result<impl Iterator<Item = Result<(i64, DistinctId), IdentityError>>, IdentityError> {
         let prefix = codec::key(project, &[&number.to_be_bytes()]);
         let entries = self.reading.prefix(|tables| &tables.person_ids, prefix)?;
         Ok(entries.map(|entry| {
             let (key, id) = entry?.into_inner()?;
             let (_, position) = codec::decode_person_id_key(&key)?;
-            Ok((position, codec::text(&id, "distinct id")?))
+            Ok((position, codec::decode_distinct_id(&id)?))
         }))
     }
 

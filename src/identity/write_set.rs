@@ -22,12 +22,12 @@ use crate::cache::{Caches, Fingerprint, IdState};
 use crate::change::{Effect, Op, OpKind, Record, Warning, WarningKind};
 use crate::codec::{Counters, Point, Progress};
 use crate::decide::group::TypeSlot;
+use crate::decide::split::Ids;
 use crate::decide::{Change, Creation, Revision, State, group};
 use crate::deletions::Mark;
 use crate::gone::{Gone, GoneProjects};
 use crate::loaded::GroupTypes;
-use crate::person::{Group, Person};
-use crate::person_set::Place;
+use crate::person::{DistinctId, Group, Person};
 use crate::view::View;
 use crate::{IdentityError, codec, decide};
 use weir_base::clock::UnixMicros;
@@ -93,7 +93,7 @@ struct PersonRow {
     /// cache.
     settled: Option<Settled>,
     /// Distinct ids that it gained, by position.
-    attached: BTreeMap<i64, Box<str>>,
+    attached: Ids,
 }
 
 /// The fields of a person that have entries in indexes.
@@ -248,12 +248,6 @@ impl<'s> WriteSet<'s> {
         self.counters.progress.sequence
     }
 
-    /// The persons whose rows are written or removed.
-    pub(super) fn changed(&self) -> Vec<Place> {
-        let rows = self.persons.iter().filter(|(_, row)| row.is_changed);
-        rows.map(|(number, row)| (row.project, *number)).collect()
-    }
-
     /// Whether any record was applied since `before`.
     pub(super) fn has_advanced(&self, before: Counters) -> bool {
         self.counters != before
@@ -322,7 +316,7 @@ impl<'s> WriteSet<'s> {
                 self.set_id(project, &op.distinct_id, IdState::Personless);
             }
             Change::Create(creation) => number = Some(self.create(project, creation)),
-            Change::Update(revision) => self.revise(project, revision)?,
+            Change::Update(revision) => self.revise(project, op, revision)?,
             Change::Merge(merger) => self.merge(project, op, merger)?,
         }
         if let (Some(auto_set), Some(row), false) = (
@@ -421,7 +415,7 @@ impl<'s> WriteSet<'s> {
             is_changed: false,
             is_cached,
             settled: None,
-            attached: BTreeMap::new(),
+            attached: Ids::new(),
         };
         self.persons.insert(number, row);
         Ok(person)
@@ -466,12 +460,12 @@ impl<'s> WriteSet<'s> {
             version: 0,
             changed_sequence: self.sequence(),
         };
-        let uuid = creation.uuid;
+        let (uuid, since) = (creation.uuid, Some(creation.created_at));
         let number = self.insert_person(project, person);
         for id in [Some(creation.primary), creation.secondary].into_iter().flatten() {
             let position = self.next_position();
             self.assign(project, id, number, uuid);
-            self.attach(project, number, position, id.into());
+            self.attach(project, number, position, DistinctId { text: id.into(), since });
         }
         number
     }
@@ -491,7 +485,7 @@ impl<'s> WriteSet<'s> {
             is_changed: true,
             is_cached: false,
             settled: Some(Settled::default()),
-            attached: BTreeMap::new(),
+            attached: Ids::new(),
         };
         self.persons.insert(number, row);
         *self.counts.entry(project).or_insert(0) += 1;
@@ -499,15 +493,20 @@ impl<'s> WriteSet<'s> {
     }
 
     /// Adds a distinct id to a person whose row is here.
-    fn attach(&mut self, project: ProjectId, number: i64, position: i64, id: Box<str>) {
+    fn attach(&mut self, project: ProjectId, number: i64, position: i64, id: DistinctId) {
         self.detached.remove(&(project, number, position));
-        self.grow(memory_estimate::entry(id.len()));
+        self.grow(memory_estimate::entry(id.text.len()));
         if let Some(row) = self.persons.get_mut(&number) {
             row.attached.insert(position, id);
         }
     }
 
-    fn revise(&mut self, project: ProjectId, revision: Revision<'_>) -> Result<(), IdentityError> {
+    fn revise(
+        &mut self,
+        project: ProjectId,
+        op: &Op,
+        revision: Revision<'_>,
+    ) -> Result<(), IdentityError> {
         let sequence = self.sequence();
         self.grow(revision.properties.bytes());
         let row = self.row_to_change(revision.person)?;
@@ -527,7 +526,8 @@ impl<'s> WriteSet<'s> {
         if let Some(id) = revision.attach {
             let position = self.next_position();
             self.assign(project, id, revision.person, uuid);
-            self.attach(project, revision.person, position, id.into());
+            let id = DistinctId { text: id.into(), since: Some(op.timestamp) };
+            self.attach(project, revision.person, position, id);
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ mod definitions;
 mod deletion;
 mod delta;
 mod differential;
+mod distinct_id_files;
 mod documents;
 mod early_access;
 mod editor_pages;

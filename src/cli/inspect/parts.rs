@@ -17,7 +17,7 @@ use crate::cli::server;
 use weir_app::copy::{CopyError, Source};
 use weir_app::directory::flushed;
 use weir_app::overview::Overview;
-use weir_app::tables::{events_spec, persons_spec};
+use weir_app::tables::{events_spec, table_specs};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 use weir_disk::{Disk, OsDisk};
@@ -36,7 +36,8 @@ pub(super) struct Parts {
     overview: anyhow::Result<Overview>,
     log: io::Result<LogFiles>,
     events: anyhow::Result<Option<DeltaTable>>,
-    persons: anyhow::Result<Option<DeltaTable>>,
+    /// The other tables, by name.
+    tables: Vec<(&'static str, anyhow::Result<Option<DeltaTable>>)>,
     disk: io::Result<(u64, Usage)>,
 }
 
@@ -98,6 +99,8 @@ impl Parts {
             Err(error) => Err(error.into()),
         };
         let usage = Usage::of(data_dir);
+        let [_, derived @ ..] = table_specs();
+        let derived = derived.into_iter().map(|spec| (spec.name, table(spec))).collect();
         Ok(Self {
             data_dir: data_dir.to_path_buf(),
             server,
@@ -105,21 +108,17 @@ impl Parts {
             overview,
             log: LogFiles::of(&data_dir.join("wal")),
             events,
-            persons: table(persons_spec()),
+            tables: derived,
             disk: usage.and_then(|usage| Ok((OsDisk.free_bytes(data_dir)?, usage))),
         })
     }
 
     /// Number of parts that cannot be read.
     pub(super) fn failures(&self) -> usize {
-        let failures = [
-            self.overview.is_err(),
-            self.log.is_err(),
-            self.events.is_err(),
-            self.persons.is_err(),
-            self.disk.is_err(),
-        ];
-        failures.into_iter().filter(|failed| *failed).count()
+        let failures =
+            [self.overview.is_err(), self.log.is_err(), self.events.is_err(), self.disk.is_err()];
+        let tables = self.tables.iter().map(|(_, table)| table.is_err());
+        failures.into_iter().chain(tables).filter(|failed| *failed).count()
     }
 
     /// Prints the report.
@@ -141,7 +140,8 @@ impl Parts {
             Ok(log) => write_log(out, log, overview)?,
             Err(error) => writeln!(out, "  cannot be read: {error}")?,
         }
-        for (name, table) in [("events", &self.events), ("persons", &self.persons)] {
+        let derived = self.tables.iter().map(|(name, table)| (*name, table));
+        for (name, table) in std::iter::once(("events", &self.events)).chain(derived) {
             writeln!(out, "\ntable {name}")?;
             match table {
                 Ok(Some(table)) => write_table(out, table)?,

@@ -8,7 +8,14 @@ use std::{fs, io};
 const BLOCK_BYTES: u64 = 512;
 
 /// Paths of the parts; all other files count as the rest.
-const PARTS: [&str; 5] = ["tables/events", "tables/persons", "wal", "identity", "query-spill"];
+const PARTS: [&str; 6] = [
+    "tables/events",
+    "tables/persons",
+    "tables/person_distinct_ids",
+    "wal",
+    "identity",
+    "query-spill",
+];
 
 /// Bytes that files take on disk, preallocated space included.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ pub const PERSONS: Table = Table {
 /// Distinct ids of persons.
 pub const PERSON_DISTINCT_IDS: Table = Table {
     name: "person_distinct_ids",
-    meaning: "A distinct id and the person that has it.",
-    has_files: false,
+    meaning: "A distinct id and the person that has it. In files as of some minutes ago.",
+    has_files: true,
     columns: person_distinct_ids,
 };
 
@@ -28,6 +28,7 @@ pub const GROUPS: Table = Table {
     columns: groups,
 };
 
+const OLD_UUID: &str = "0d9c2c44-8a53-5f6d-9a37-2b1a54f10d7e";
 const UUID: &str = "7f3f0f2e-5bd4-5d0a-9c5c-3f8d8c1e6b52";
 
 /// SQL and files differ in `id`: a column of a Delta table cannot change its type, and readers of the files rely on the
@@ -52,8 +53,12 @@ fn persons() -> Vec<Column> {
 #[rustfmt::skip]
 fn person_distinct_ids() -> Vec<Column> {
     vec![
-        Column::new("distinct_id", Text, "the sender's id of the person", "ada@example.com").only(Sql),
-        Column::new("person_id", Text, "the person, equal to `persons.uuid`", UUID).unit("UUID").only(Sql),
+        Column::new("project_id", Integer, "the project", "1").only(Files),
+        Column::new("distinct_id", Text, "the sender's id of the person, equal to `events.distinct_id`", "ada@example.com"),
+        Column::new("person_id", Text, "the person as of now, equal to `persons.uuid`", UUID).unit("UUID"),
+        Column::new("since", Timestamp, "time of the event, or of the request of an operator, by which the distinct id got this person; without a value if a version without this table stored it", "2026-11-21 08:00:00").unit("UTC").nullable().only(Files),
+        Column::new("old_person_id", Text, "what its events have as `person_id` in files if they were captured before a merge; without a value if that is `person_id`", OLD_UUID).unit("UUID").nullable().only(Files),
+        Column::new("person_number", Integer, "number of the person, equal to `persons.id` of the files", "17").only(Files),
     ]
 }
 

@@ -21,6 +21,8 @@ pub enum Internal {
     Query,
     /// `/_internal/flush`: flushes all events to files, for `weir flush`.
     Flush,
+    /// `/_internal/flush-persons`: the same of persons and their distinct ids.
+    FlushPersons,
     /// `/_internal/overview`: contents of the data directory, for `weir inspect`.
     Overview,
     /// `/_internal/mcp`: messages of an assistant, for `weir mcp`.
@@ -35,6 +37,7 @@ impl Internal {
         match path.strip_suffix('/').unwrap_or(path).strip_prefix("/_internal/")? {
             "query" => Some(Self::Query),
             "flush" => Some(Self::Flush),
+            "flush-persons" => Some(Self::FlushPersons),
             "overview" => Some(Self::Overview),
             "mcp" => Some(Self::Mcp),
             "project" => Some(Self::Project),
@@ -47,6 +50,7 @@ impl Internal {
         match self {
             Self::Query => "internal_query",
             Self::Flush => "internal_flush",
+            Self::FlushPersons => "internal_flush_persons",
             Self::Overview => "internal_overview",
             Self::Mcp => "internal_mcp",
             Self::Project => "internal_project",
@@ -74,6 +78,11 @@ pub async fn internal(
         Internal::Flush => flush(app).await,
         Internal::Mcp => mcp::internal(app, secret, request).await,
         Internal::Project => project(app, request).await,
+        Internal::FlushPersons => {
+            let flushed = app.shard.flush_persons().await;
+            flushed.map_err(|error| Problem::of(error.kind(), &error))?;
+            Ok(Response::json(StatusCode::OK, &json!({})))
+        }
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;

@@ -7,6 +7,15 @@ use crate::codec::Point;
 use crate::person_set::{PersonSet, Place};
 use crate::view::View;
 
+/// Which changes of persons a feed is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Of their rows or their distinct ids.
+    Persons,
+    /// Of their distinct ids and uuids alone, which change much less often than properties.
+    DistinctIds,
+}
+
 /// The recorded changes of all open feeds.
 #[derive(Default)]
 pub(crate) struct ChangeFeeds {
@@ -21,6 +30,7 @@ struct Registry {
 
 struct OpenFeed {
     id: u64,
+    watched: Watched,
     /// Persons changed by batches that have been committed.
     committed: PersonSet,
     /// Persons changed by the last recorded batch.
@@ -41,22 +51,23 @@ impl ChangeFeeds {
         !self.registry.lock().feeds.is_empty()
     }
 
-    /// Records the rows that the batch leading to `point` changes. The writer calls it before the commit.
-    pub(crate) fn note(&self, point: Point, changed: &[Place]) {
+    /// Records whom the batch leading to `point` changes, of each kind of change. The writer calls it before the
+    /// commit.
+    pub(crate) fn note(&self, point: Point, changed: impl Fn(Watched) -> Vec<Place>) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();
             feed.point = point;
-            feed.latest.extend(changed);
+            feed.latest.extend(changed(feed.watched));
         }
     }
 
     /// Opens a feed. Must not run between the record of a batch and its commit.
-    pub(crate) fn register(&self) -> u64 {
+    pub(crate) fn register(&self, watched: Watched) -> u64 {
         let mut registry = self.registry.lock();
         registry.last_id += 1;
         let (id, committed) = (registry.last_id, PersonSet::default());
         let point = Point::default();
-        registry.feeds.push(OpenFeed { id, committed, latest: Vec::new(), point });
+        registry.feeds.push(OpenFeed { id, watched, committed, latest: Vec::new(), point });
         id
     }
 

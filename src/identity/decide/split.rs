@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
 use crate::change::Keep;
+use crate::person::DistinctId;
 use weir_event::id::{PersonId, ProjectId};
 
 /// Distinct ids of a person by position, the order in which persons got them.
-pub type Ids = BTreeMap<i64, Box<str>>;
+pub type Ids = BTreeMap<i64, DistinctId>;
 
 /// The part that the person keeps. Each other id gets a person with the uuid made from the id.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,12 +36,12 @@ pub fn parts(
     keep: &Keep,
 ) -> Result<Option<Parts>, Impossible> {
     let own = |id: &str| PersonId::of(project, id).0;
-    let by_name: HashMap<&str, i64> = ids.iter().map(|(at, id)| (id.as_ref(), *at)).collect();
+    let by_name: HashMap<&str, i64> = ids.iter().map(|(at, id)| (&*id.text, *at)).collect();
     let position = |name: &str| by_name.get(name).copied().ok_or(Impossible);
     let kept: BTreeSet<i64> = match keep {
         Keep::One(main) => [position(main)?].into(),
         Keep::Own => {
-            let made_from = ids.iter().find(|(_, id)| own(id) == uuid);
+            let made_from = ids.iter().find(|(_, id)| own(&id.text) == uuid);
             let kept = made_from.or_else(|| ids.first_key_value());
             kept.map(|(position, _)| *position).into_iter().collect()
         }
@@ -57,8 +58,8 @@ pub fn parts(
         return Ok(None);
     }
     let staying = || kept.iter().filter_map(|position| ids.get(position));
-    let made_from = staying().find(|id| own(id) == uuid).or_else(|| staying().next());
-    let uuid = made_from.map_or(uuid, |id| own(id));
+    let made_from = staying().find(|id| own(&id.text) == uuid).or_else(|| staying().next());
+    let uuid = made_from.map_or(uuid, |id| own(&id.text));
     Ok(Some(Parts { kept, uuid }))
 }
 
@@ -66,13 +67,19 @@ pub fn parts(
 mod tests {
     use super::{Ids, Impossible, Parts, parts};
     use crate::change::Keep;
+    use crate::person::DistinctId;
     use weir_event::id::{PersonId, ProjectId};
 
     #[test]
     fn the_uuid_stays_with_the_id_it_was_made_from() {
         let project = ProjectId(1);
         let uuid = |id: &str| PersonId::of(project, id).0;
-        let ids: Ids = [(3, "anon".into()), (5, "user".into()), (9, "late".into())].into();
+        let ids = |ids: &[(i64, &str)]| -> Ids {
+            let id = |text: &str| DistinctId { text: text.into(), since: None };
+            ids.iter().map(|(position, text)| (*position, id(text))).collect()
+        };
+        let alone = ids(&[(3, "anon")]);
+        let ids = ids(&[(3, "anon"), (5, "user"), (9, "late")]);
         let one = |id: &str| Keep::One(id.to_owned());
         let all_but = |ids: &[&str]| Keep::AllBut(ids.iter().map(|id| (*id).to_owned()).collect());
         for (keep, expected) in [
@@ -92,7 +99,6 @@ mod tests {
             });
             assert_eq!(parts(project, uuid("user"), &ids, &keep), expected, "{keep:?}");
         }
-        let alone: Ids = [(3, "anon".into())].into();
         assert_eq!(parts(project, uuid("anon"), &alone, &Keep::Own), Ok(None));
         assert_eq!(parts(project, uuid("anon"), &alone, &one("anon")), Ok(None));
         assert_eq!(parts(project, uuid("anon"), &Ids::new(), &Keep::Own), Ok(None));

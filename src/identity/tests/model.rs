@@ -65,6 +65,8 @@ pub(super) struct Model {
     pub(super) persons: Vec<(ProjectId, Person)>,
     /// In the order in which persons got them; the last field is the person's number.
     pub(super) ids: Vec<(ProjectId, String, i64)>,
+    /// The person that each of them has, and the time of the op since which it is this one.
+    pub(super) since: BTreeMap<(ProjectId, String), (Uuid, UnixMicros)>,
     pub(super) types: BTreeMap<ProjectId, Vec<String>>,
     pub(super) groups: BTreeMap<(ProjectId, usize, String), Group>,
     pub(super) warnings: Vec<Warning>,
@@ -87,6 +89,21 @@ impl Model {
         self.applied = record.sequence;
         for op in &record.ops {
             self.step(record.project, op);
+            self.note_since(op);
+        }
+    }
+
+    fn note_since(&mut self, op: &Op) {
+        let uuids: BTreeMap<i64, Uuid> =
+            self.persons.iter().map(|(_, person)| (person.number, person.uuid)).collect();
+        let mut before = std::mem::take(&mut self.since);
+        for (owner, id, number) in &self.ids {
+            let (key, uuid) = ((*owner, id.clone()), uuids[number]);
+            let since = match before.remove(&key) {
+                Some((same, since)) if same == uuid => since,
+                _ => op.timestamp,
+            };
+            self.since.insert(key, (uuid, since));
         }
     }
 

@@ -3,6 +3,8 @@
 //! part. All sequences share the databases, with one project each, because opening a database takes
 //! longer than the test of a sequence.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -13,9 +15,12 @@ use super::model::{Model, uuid_of};
 use super::{AMPLE, PARTS};
 use crate::auto_set;
 use crate::change::{Extent, Force, Keep, Occasion, Op, OpKind, Record, Update, Warning};
+use crate::change_feed::{ChangeFeed, Watched};
 use crate::deletions::{Deletion, Origin};
-use crate::person::Person;
+use crate::person::{DistinctId, Person};
+use crate::row::Row;
 use crate::store::Identities;
+use crate::view::View;
 use weir_base::clock::UnixMicros;
 use weir_event::auto_set::Names;
 use weir_event::id::ProjectId;
@@ -124,6 +129,38 @@ pub(super) fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> V
     records
 }
 
+/// The uuids and distinct ids of persons, by number.
+type Owned = BTreeMap<i64, (Uuid, Vec<DistinctId>)>;
+
+fn owned(view: &View, project: ProjectId) -> Owned {
+    let mut all = Owned::new();
+    let visit = |row: &Row<'_>, ids: &[DistinctId]| {
+        all.insert(row.number, (row.uuid, ids.to_vec()));
+        Ok(std::ops::ControlFlow::Continue(()))
+    };
+    view.scan_rows_with_ids(project, 0..i64::MAX, visit).expect("scans");
+    all
+}
+
+/// A feed of who has other distinct ids, with who had which at its last look.
+struct Watch(ChangeFeed, Owned);
+
+impl Watch {
+    /// Checks that the feed names those who have changed by a record, and after a single op nobody else.
+    fn check(&mut self, project: ProjectId, record: &Record) {
+        let (view, changed) = self.0.changes().expect("reads");
+        let now = owned(&view, project);
+        let all = now.keys().chain(self.1.keys()).copied();
+        let differ: BTreeSet<i64> =
+            all.filter(|number| now.get(number) != self.1.get(number)).collect();
+        let range = (project, 0)..(project, i64::MAX);
+        let named: BTreeSet<i64> = changed.within(&range).map(|(_, number)| number).collect();
+        assert!(named.is_superset(&differ), "{named:?} and not {differ:?}: {record:#?}");
+        assert!(record.ops.len() > 1 || named == differ, "{named:?}, not {differ:?}: {record:#?}");
+        self.1 = now;
+    }
+}
+
 /// Stored events: distinct ids, and the person that each was stored or folded with.
 type Events = Vec<(String, Uuid)>;
 
@@ -159,6 +196,14 @@ fn assert_same(identities: &Identities, model: &Model, project: ProjectId, event
         let found = sorted(found.iter().filter(has_it).cloned().collect());
         let expected = model.persons.iter().map(|(_, other)| other).filter(has_it).cloned();
         assert_eq!(found, sorted(expected.collect()), "{text}");
+    }
+    for (number, (uuid, ids)) in owned(&view, project) {
+        let names: Vec<&str> = ids.iter().map(|id| &*id.text).collect();
+        assert_eq!(names, model.ids_of(number));
+        for id in ids {
+            let (owner, since) = model.since[&(project, id.text.to_string())];
+            assert_eq!((owner, Some(since)), (uuid, id.since), "{}", id.text);
+        }
     }
     let mut listed = Vec::new();
     let visit = |number| {
@@ -224,6 +269,10 @@ fn every_batching_gives_the_persons_of_the_model() {
         records.iter().for_each(|record| model.feed(record));
         let restart = number % RESTART_EVERY == RESTART_EVERY - 1;
         let cut = random.random_range(0..records.len());
+        let mut watch = stores.get(1).and_then(Option::as_ref).map(|store| {
+            let (feed, view) = store.watch(Watched::DistinctIds);
+            Watch(feed, owned(&view, project))
+        });
         for (at, store) in stores.iter_mut().enumerate() {
             let mut warnings: Vec<Warning> = Vec::new();
             let mut events = Events::new();
@@ -245,6 +294,9 @@ fn every_batching_gives_the_persons_of_the_model() {
                 }
                 let identities = store.as_ref().expect("open");
                 warnings.extend(identities.apply(now).expect("applies").warnings);
+                if let (1, [record], Some(watch)) = (at, now, &mut watch) {
+                    watch.check(project, record);
+                }
                 let ids = now.iter().flat_map(|record| &record.ops).map(|op| &op.distinct_id);
                 events.extend(ids.map(|id| (id.clone(), uuid_of(project, id))));
                 if random.random_bool(0.3) {

@@ -7,6 +7,7 @@ use crate::auto_set::Settled;
 use crate::change::{OPERATION_MAX_IDS, Op, OpKind, WarningKind};
 use crate::decide::split::Ids;
 use crate::decide::{Change, Merger};
+use crate::person::DistinctId;
 use crate::write_set::{WriteSet, memory_estimate};
 use crate::{IdentityError, decide};
 use weir_event::id::ProjectId;
@@ -29,13 +30,13 @@ impl WriteSet<'_> {
         merger: Merger,
     ) -> Result<(), IdentityError> {
         if self.may_merge(project, merger.source)? {
-            self.join(project, merger)
+            self.join(project, op, merger)
         } else {
             self.refuse_merge(project, op, merger.target)
         }
     }
 
-    fn join(&mut self, project: ProjectId, merger: Merger) -> Result<(), IdentityError> {
+    fn join(&mut self, project: ProjectId, op: &Op, merger: Merger) -> Result<(), IdentityError> {
         const GONE: IdentityError = IdentityError::Damaged { what: "person of a merge" };
         let moving = self.detach_all(project, merger.source)?;
         let source = self.row_to_change(merger.source)?;
@@ -55,7 +56,8 @@ impl WriteSet<'_> {
         let bytes = memory_estimate::changed_person(person);
         self.grow(bytes);
         for (position, id) in moving {
-            self.assign(project, &id, merger.target, target_uuid);
+            let id = DistinctId { since: Some(op.timestamp), ..id };
+            self.assign(project, &id.text, merger.target, target_uuid);
             self.attach(project, merger.target, position, id);
         }
         *self.counts.entry(project).or_insert(0) -= 1;
@@ -88,7 +90,7 @@ impl WriteSet<'_> {
         drop(person);
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
         match decision.change {
-            Change::Update(revision) => self.revise(project, revision),
+            Change::Update(revision) => self.revise(project, op, revision),
             _ => Ok(()),
         }
     }
@@ -133,7 +135,7 @@ impl WriteSet<'_> {
             let stored = self.view.positioned_ids(project, number)?.into_iter();
             let is_there = |position: &i64| !self.detached.contains(&(project, number, *position));
             let stored = stored.filter(|(position, _)| is_there(position));
-            ids.extend(stored.map(|(position, id)| (position, id.into_boxed_str())));
+            ids.extend(stored);
         }
         ids.extend(row.attached.iter().map(|(position, id)| (*position, id.clone())));
         Ok(ids)
@@ -147,7 +149,9 @@ impl WriteSet<'_> {
     ) -> Result<Ids, IdentityError> {
         let ids = self.ids_of(project, number)?;
         self.grow(
-            ids.values().map(|id| memory_estimate::entry(id.len())).fold(0, u64::saturating_add),
+            ids.values()
+                .map(|id| memory_estimate::entry(id.text.len()))
+                .fold(0, u64::saturating_add),
         );
         let row = self.row(number)?;
         row.attached.clear();

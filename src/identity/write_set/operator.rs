@@ -35,7 +35,7 @@ impl WriteSet<'_> {
         let decision = decide::change(&person, update);
         decision.warnings.into_iter().for_each(|kind| self.warn(project, op, kind));
         let Change::Update(revision) = decision.change else { return Ok(()) };
-        self.revise(project, revision)?;
+        self.revise(project, op, revision)?;
         let after = self.find_person(project, number)?;
         let properties = Difference::between(&person.properties, &after.properties);
         if !properties.is_none() {
@@ -113,12 +113,14 @@ impl WriteSet<'_> {
         let Some(before) = self.person_to_rewrite(project, op, uuid)? else { return Ok(()) };
         let number = before.number;
         let ids = self.ids_of(project, number)?;
-        let deleted_ids = ids.values().filter(|_| extent.has_person()).map(|id| id.to_string());
+        let deleted_ids =
+            ids.values().filter(|_| extent.has_person()).map(|id| id.text.to_string());
         let done = PersonDone::Deleted { extent, distinct_ids: deleted_ids.collect() };
         self.has_effect(project, op, to_person(&before, done));
         drop(before);
         if extent.has_events() {
-            self.mark(project, op, uuid, ids.into_values().collect());
+            let ids = ids.into_values().map(|id| id.text).collect();
+            self.mark(project, op, uuid, ids);
         }
         if !extent.has_person() {
             return Ok(());
@@ -127,7 +129,7 @@ impl WriteSet<'_> {
         let detached = self.detach_all(project, number)?;
         let is_one = detached.len() == 1;
         for (_, id) in detached {
-            let own = PersonId::of(project, &id).0;
+            let own = PersonId::of(project, &id.text).0;
             // As after a split: earlier events belong to the owner of their distinct id. A person
             // with one id and the uuid made from it needs no entry, because it has no other uuids:
             // an id that left it did so by a split or a deletion, which recorded this uuid, too.
@@ -136,7 +138,7 @@ impl WriteSet<'_> {
                 self.splits.insert((project, own));
                 self.overrides.insert((project, own), own);
             }
-            self.set_id(project, &id, state);
+            self.set_id(project, &id.text, state);
         }
         self.uuids.insert((project, uuid), None);
         let row = self.row_to_change(number)?;

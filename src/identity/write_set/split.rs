@@ -7,7 +7,7 @@ use crate::IdentityError;
 use crate::cache::IdState;
 use crate::change::{Keep, Op, PersonDone, WarningKind};
 use crate::decide::split;
-use crate::person::Person;
+use crate::person::{DistinctId, Person};
 use crate::write_set::operator::to_person;
 use crate::write_set::{WriteSet, memory_estimate};
 use weir_event::id::{PersonId, ProjectId};
@@ -32,20 +32,21 @@ impl WriteSet<'_> {
                 return Ok(());
             }
         };
-        let names = |ids: &mut dyn Iterator<Item = &Box<str>>| -> Vec<String> {
-            ids.map(|id| id.to_string()).collect()
+        let names = |ids: &mut dyn Iterator<Item = &DistinctId>| -> Vec<String> {
+            ids.map(|id| id.text.to_string()).collect()
         };
         let kept = &mut parts.kept.iter().filter_map(|position| ids.get(position));
         let done = PersonDone::Split { before: names(&mut ids.values()), after: names(kept) };
         let version = before.version.saturating_add(1);
         let sequence = self.sequence();
         for (position, id) in self.detach_all(project, number)? {
-            let own = PersonId::of(project, &id).0;
+            let own = PersonId::of(project, &id.text).0;
             self.grow(memory_estimate::entry(0) * 2);
             self.splits.insert((project, own));
             let is_kept = parts.kept.contains(&position);
             // The uuid of an id maps to itself from now on, or to the person that keeps the id.
-            self.overrides.insert((project, own), if is_kept { parts.uuid } else { own });
+            let now = if is_kept { parts.uuid } else { own };
+            self.overrides.insert((project, own), now);
             let owner = if is_kept {
                 number
             } else {
@@ -60,7 +61,9 @@ impl WriteSet<'_> {
                 };
                 self.insert_person(project, person)
             };
-            self.set_id(project, &id, IdState::Person(owner));
+            self.set_id(project, &id.text, IdState::Person(owner));
+            let since = if now == uuid { id.since } else { Some(op.timestamp) };
+            let id = DistinctId { since, ..id };
             self.attach(project, owner, position, id);
         }
         self.uuids.insert((project, parts.uuid), Some(number));

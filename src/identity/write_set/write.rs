@@ -11,10 +11,12 @@ use serde_json::Value;
 
 use crate::cache::IdState;
 use crate::change::Warning;
+use crate::change_feed::registry::Watched;
 use crate::codec::Counters;
 use crate::deletions::{Deletion, Mark};
 use crate::gone::Gone;
 use crate::loaded::GroupTypes;
+use crate::person_set::Place;
 use crate::tables::Tables;
 use crate::write_set::{PersonRow, WriteSet};
 use crate::{IdentityError, codec};
@@ -156,6 +158,21 @@ impl WriteSet<'_> {
         Ok(())
     }
 
+    /// The persons whose rows are written or removed, or those of them who have other distinct ids or another uuid
+    /// afterwards.
+    pub(crate) fn changed(&self, watched: Watched) -> Vec<Place> {
+        let is_watched = |row: &PersonRow| match watched {
+            Watched::Persons => row.is_changed,
+            Watched::DistinctIds => row.is_changed && row.has_other_ids(),
+        };
+        let rows = self.persons.iter().filter(|(_, row)| is_watched(row));
+        let mut changed: Vec<Place> = rows.map(|(number, row)| (row.project, *number)).collect();
+        if watched == Watched::DistinctIds {
+            changed.extend(self.detached.iter().map(|(project, number, _)| (*project, *number)));
+        }
+        changed
+    }
+
     /// Updates the caches to the committed rows, and returns the other changes. Call it only after
     /// the commit.
     pub(crate) fn publish(self) -> Published {
@@ -199,6 +216,12 @@ pub(crate) struct Published {
 }
 
 impl PersonRow {
+    /// Whether it is new or gone, has another uuid, or gained distinct ids.
+    fn has_other_ids(&self) -> bool {
+        let before = self.before.as_ref().map(|before| before.uuid);
+        before != self.person.as_ref().map(|person| person.uuid) || !self.attached.is_empty()
+    }
+
     fn write(
         &self,
         batch: &mut OwnedWriteBatch,
@@ -216,7 +239,8 @@ impl PersonRow {
         }
         for (position, id) in &self.attached {
             let parts = [&number.to_be_bytes()[..], &position.to_be_bytes()[..]];
-            batch.insert(&tables.person_ids, codec::key(self.project, &parts), id.as_bytes());
+            let id = codec::encode_distinct_id(id);
+            batch.insert(&tables.person_ids, codec::key(self.project, &parts), id);
         }
         Ok(())
     }

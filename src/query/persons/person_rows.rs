@@ -10,6 +10,7 @@ use arrow::datatypes::UInt32Type;
 use serde_json::Value;
 
 use weir_event::id::ProjectId;
+use weir_identity::person::DistinctId;
 use weir_identity::row::{Key, Row};
 
 /// What the names of columns of one property begin with; the name of the property as JSON follows.
@@ -87,7 +88,12 @@ impl PersonRows {
     }
 
     /// Adds a person with its distinct ids, which are not looked at without a column for them.
-    pub(crate) fn push(&mut self, project: ProjectId, person: &Row<'_>, distinct_ids: &[String]) {
+    pub(crate) fn push(
+        &mut self,
+        project: ProjectId,
+        person: &Row<'_>,
+        distinct_ids: &[DistinctId],
+    ) {
         self.rows += 1;
         for column in &mut self.columns {
             match column {
@@ -97,7 +103,8 @@ impl PersonRows {
                     uuids.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
                 }
                 Column::DistinctIds(texts) => {
-                    let text = Value::from(distinct_ids).to_string();
+                    let text =
+                        Value::from_iter(distinct_ids.iter().map(|id| &*id.text)).to_string();
                     self.bytes += text.len();
                     texts.append_value(text);
                 }

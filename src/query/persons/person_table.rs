@@ -1,9 +1,10 @@
-//! The `persons` Delta table: the persons of all projects as Parquet files, in pieces. Queries that look at everybody
-//! read it, and other engines.
+//! The Delta tables `persons` and `person_distinct_ids`: the persons of all projects, and their distinct ids, as Parquet
+//! files in pieces. Queries that look at everybody read the first, and other engines both. Each is a [`PersonTable`] of
+//! its own [`TableOf`], with its own commits.
 //!
 //! A piece is a range of persons with a file (`span`). It is written anew when enough of its persons have changed
 //! since, or when it has what was deleted (`pieces`), and each commit replaces the files of such ranges, so the table
-//! is always whole. Who has changed is known from the change feed of the identity store; at the start, files of an
+//! is always whole. Who has changed is known from a change feed of the identity store; at the start, files of an
 //! earlier process are compared with the store, unless that ended in order. A reader takes the files with all who
 //! have changed since, whose rows it reads from the store, and so sees everybody as of one moment.
 //!
@@ -13,6 +14,7 @@ mod draft;
 mod error;
 mod file;
 mod pieces;
+mod reading;
 mod schema;
 mod span;
 mod writing;
@@ -21,14 +23,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::ArrayRef;
-use object_store::ObjectStore;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
 use crate::persons::person_columns::PersonColumns;
-use crate::persons::person_rows::Selecting;
 use crate::persons::person_table::pieces::{Job, Need, Pieces, Renewal};
 use crate::persons::person_table::writing::Writing;
 use weir_base::clock::{Clock, UnixMicros};
@@ -41,16 +40,17 @@ use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
 use weir_storage::tables::Tables;
 
 pub use crate::persons::person_table::error::PersonsError;
-pub use crate::persons::person_table::schema::spec;
+pub use crate::persons::person_table::schema::TableOf;
 
-pub(crate) use crate::persons::person_table::file::{FileBatch, FileRows, ScanColumns};
+pub(crate) use crate::persons::person_table::file::{FileBatch, ScanColumns};
 pub(crate) use crate::persons::person_table::pieces::{Part, Parts};
 
-/// Persons of a file.
-const PERSONS: usize = 1 << 16;
+/// Rows of a file.
+const ROWS: usize = 1 << 16;
 
-/// Rows of a batch of a scan.
-const SCAN_ROWS: usize = 2048;
+/// Intervals after which a changed file of distinct ids is written anew, however few have changed: without a merge,
+/// other engines count a person twice.
+const DISTINCT_IDS_INTERVALS: u32 = 6;
 
 /// Files of one commit, if they replace none: the first copy of many persons goes on after a restart.
 const FILES_MAX: usize = 16;
@@ -63,7 +63,7 @@ const RETRY: Duration = Duration::from_secs(60);
 pub struct Written {
     /// The sequence of the identity store that it is of.
     pub through: u64,
-    /// Number of persons.
+    /// Number of rows.
     pub rows: u64,
     /// Number of files.
     pub files: usize,
@@ -102,6 +102,8 @@ type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// What a table is of, and how often its files are written.
 pub struct PersonTableSettings {
+    /// Which table it is.
+    pub kind: TableOf,
     /// Where the table is.
     pub tables: Tables,
     /// The persons.
@@ -118,18 +120,19 @@ pub struct PersonTableSettings {
     pub interval: Duration,
     /// The time after which no file has what was changed or deleted.
     pub stale_max: Duration,
-    /// Memory for columns that scans have read, in bytes.
+    /// Memory for columns that scans of queries have read, in bytes.
     pub columns_bytes_max: u64,
 }
 
 impl std::fmt::Debug for PersonTableSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PersonTableSettings").field("tables", &self.tables).finish_non_exhaustive()
+        f.debug_struct("PersonTableSettings").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
-/// The table, with the stores that its rows come from.
+/// A table, with the stores that its rows come from.
 pub struct PersonTable {
+    kind: TableOf,
     tables: Tables,
     identities: Identities,
     projects: Projects,
@@ -148,7 +151,7 @@ pub struct PersonTable {
 
 impl std::fmt::Debug for PersonTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PersonTable").field("tables", &self.tables).finish_non_exhaustive()
+        f.debug_struct("PersonTable").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -157,6 +160,7 @@ impl PersonTable {
     /// persons are recorded, so call it before the first of this process.
     pub fn new(settings: PersonTableSettings) -> Result<Self, IdentityError> {
         let PersonTableSettings {
+            kind,
             tables,
             identities,
             projects,
@@ -167,15 +171,21 @@ impl PersonTable {
             stale_max,
             columns_bytes_max,
         } = settings;
-        let pieces = Pieces::new(&identities)?;
+        let pieces = Pieces::new(kind, &identities)?;
+        let half = stale_max / 2;
+        let overdue = match kind {
+            TableOf::Persons => half,
+            TableOf::DistinctIds => half.min(interval.saturating_mul(DISTINCT_IDS_INTERVALS)),
+        };
         Ok(Self {
+            kind,
             tables,
             identities,
             projects,
             app_id,
             runtime,
             clock,
-            renewal: Renewal { interval, stale_max, persons_max: PERSONS },
+            renewal: Renewal { interval, overdue, stale_max, rows_max: ROWS },
             table: Mutex::new(None),
             pieces,
             columns: PersonColumns::new(columns_bytes_max),
@@ -183,10 +193,10 @@ impl PersonTable {
         })
     }
 
-    /// The same with so many persons in a file.
+    /// The same with so many rows in a file.
     #[cfg(test)]
-    pub(crate) fn with_persons_max(mut self, persons_max: usize) -> Self {
-        self.renewal.persons_max = persons_max;
+    pub(crate) fn with_rows_max(mut self, rows_max: usize) -> Self {
+        self.renewal.rows_max = rows_max;
         self
     }
 
@@ -238,17 +248,28 @@ impl PersonTable {
         step
     }
 
-    /// Writes all that is not as of now, and gives how much that was; `None` for nothing, or if `stop` said so.
+    /// Writes all that is not as of now, and gives how much that was; `None` for nothing, or if `stop` said so. Ends only
+    /// when no more persons change.
     ///
     /// # Errors
     ///
     /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
     pub fn write(&self, stop: Stop<'_>) -> Result<Option<Written>, PersonsError> {
+        self.write_until(u64::MAX, stop)
+    }
+
+    /// Writes all that is not as of this sequence, which the store has applied, or of a later one: each file at most
+    /// once. Gives how much that was; `None` for nothing, or if `stop` said so.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonTable::write`].
+    pub fn write_until(&self, until: u64, stop: Stop<'_>) -> Result<Option<Written>, PersonsError> {
         self.with_table(|table| {
             let (mut all, mut is_any) = (Written::default(), false);
             loop {
                 let applied = self.pieces.look(self.clock.now())?.applied_sequence()?;
-                let Some(job) = self.pieces.rest(applied, &self.renewal) else { break };
+                let Some(job) = self.pieces.rest(applied, until, &self.renewal) else { break };
                 if job.need == Need::Unverified {
                     self.verify(table, &job, stop)?;
                 } else if let Some(written) = self.renew(table, &job, stop)? {
@@ -283,6 +304,11 @@ impl PersonTable {
         Ok(written)
     }
 
+    /// The name of the table.
+    pub fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
     /// Application id whose transaction is the sequence that all files are as of.
     fn current_id(&self) -> String {
         format!("{}/persons-current", self.app_id)
@@ -298,90 +324,13 @@ impl PersonTable {
         self.with_table(|table| Ok(self.runtime.block_on(table.vacuum(grace))?))
     }
 
-    /// All persons of a project as of a view, in the files of a table, if there is one, and who has changed since. Those
-    /// who are in no file are cut into `cuts` parts at most.
-    pub(crate) fn parts(
-        table: Option<&Self>,
-        project: ProjectId,
-        view: &View,
-        cuts: usize,
-    ) -> Result<Parts, IdentityError> {
-        Parts::of(table.map(|table| &table.pieces), project, view, cuts)
-    }
-
-    /// Columns of a project's persons, as a file has them, for a scan with a number ([`PersonTable::begin`]); `None` if it
-    /// cannot be read, and is written anew because of that. Blocks; not for the threads of a runtime.
-    pub(crate) fn columns(
-        &self,
-        scan: u64,
-        store: &Arc<dyn ObjectStore>,
-        file: &Arc<DataFile>,
-        project: ProjectId,
-        wanted: &[Selecting],
-    ) -> Option<Vec<ArrayRef>> {
-        let name = |column: &Selecting| (file.path.clone(), project, column.name());
-        let held = |column: &Selecting| self.columns.get(scan, &name(column));
-        let mut found: Vec<Option<ArrayRef>> = wanted.iter().map(held).collect();
-        let missing = wanted.iter().zip(&found).filter(|(_, found)| found.is_none());
-        let missing: Vec<Selecting> = missing.map(|(column, _)| column.clone()).collect();
-        if !missing.is_empty() {
-            let read = file::columns(Arc::clone(store), file, project, &missing);
-            let read = self.runtime.block_on(read);
-            let read = read.inspect_err(|error| self.distrust(file, error)).ok()?;
-            let places = found.iter_mut().filter(|found| found.is_none());
-            for ((place, column), wanted) in places.zip(read).zip(&missing) {
-                self.columns.put(scan, file, name(wanted), &column);
-                *place = Some(column);
-            }
-        }
-        found.into_iter().collect()
-    }
-
-    /// The number of a scan that begins.
-    pub(crate) fn begin(&self) -> u64 {
-        self.columns.begin()
-    }
-
-    /// Memory of columns that are kept for scans, in bytes.
-    pub(crate) fn columns_memory(&self) -> usize {
-        self.columns.memory()
-    }
-
-    /// Begins to read rows of a part, see [`file::scan`]; the rows of the store are read if its file cannot be. Blocks;
-    /// not for the threads of a runtime.
-    pub(crate) fn scan(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        file: &DataFile,
-        project: ProjectId,
-        numbers: Range<i64>,
-        columns: ScanColumns<'_>,
-    ) -> Option<(FileRows, Option<FileBatch>)> {
-        let begin = async {
-            let store = Arc::clone(store);
-            let mut rows = file::scan(store, file, project, numbers, columns, SCAN_ROWS).await?;
-            // A damaged file is found with its first rows: it has one row group.
-            let first = rows.next().await?;
-            Ok::<_, ParquetError>((rows, first))
-        };
-        self.runtime.block_on(begin).inspect_err(|error| self.distrust(file, error)).ok()
-    }
-
-    /// The next rows, as [`PersonTable::scan`].
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read.
-    pub(crate) fn next(&self, rows: &mut FileRows) -> Result<Option<FileBatch>, ParquetError> {
-        self.runtime.block_on(rows.next())
-    }
-
     fn distrust(&self, file: &DataFile, error: &ParquetError) {
         let error = error as &dyn std::error::Error;
         tracing::warn!(
             error,
             path = file.path,
-            "cannot read a file of the persons table; it is written anew"
+            table = self.name(),
+            "cannot read a file of persons; it is written anew"
         );
         self.pieces.distrust(&file.path);
     }
@@ -405,10 +354,11 @@ impl PersonTable {
     }
 
     fn open(&self) -> Result<DeltaTable, PersonsError> {
-        let name = spec().name;
+        let name = self.name();
         let failed = |source| PersonsError::Io { path: self.tables.name(name).into(), source };
         let files = self.tables.writing(name).map_err(failed)?.for_queries();
-        let table = self.runtime.block_on(files.open_or_create(spec(), self.clock.clone()))?;
+        let opening = files.open_or_create(self.kind.spec(), self.clock.clone());
+        let table = self.runtime.block_on(opening)?;
         let version = table.current();
         let noted = |app_id: &str| u64::try_from(version.transaction(app_id)?).ok();
         let (current, as_of) = (noted(&self.current_id()), noted(&self.app_id).unwrap_or(0));
@@ -420,7 +370,7 @@ impl PersonTable {
     fn verify(&self, table: &DeltaTable, job: &Job, stop: Stop<'_>) -> Result<(), PersonsError> {
         let mut stored = Vec::new();
         for file in &job.files {
-            match self.runtime.block_on(file::places(table.store(), file)) {
+            match self.runtime.block_on(file::places(self.kind, table.store(), file)) {
                 Ok(places) => stored.extend(places),
                 Err(error) => {
                     self.distrust(file, &error);
@@ -496,7 +446,7 @@ impl PersonTable {
         stop: Stop<'_>,
     ) -> Result<Option<Written>, PersonsError> {
         if !table.current().files.is_empty() && self.identities.is_incomplete()? {
-            return Err(PersonsError::Incomplete);
+            return Err(PersonsError::Incomplete { table: self.name() });
         }
         let view = self.pieces.begin(&job.range)?;
         let renewed = self.write_and_commit(table, &view, job, stop);
@@ -516,9 +466,10 @@ impl PersonTable {
         let through = view.applied_sequence()?;
         // Taken after the view, so that it has every project that has persons in the view.
         let projects = self.projects(&job.range);
-        let persons_max = self.renewal.persons_max;
+        let (kind, rows_max) = (self.kind, self.renewal.rows_max);
         let (runtime, moment) = (&self.runtime, view.moment()?);
-        let mut writing = Writing::new(table, runtime, &job.range, through, moment, persons_max);
+        let mut writing =
+            Writing::new(kind, table, runtime, &job.range, (through, moment), rows_max);
         let files_max = if job.files.is_empty() { FILES_MAX } else { usize::MAX };
         if !writing.write(view, projects, files_max, stop)? {
             return Ok(None);
@@ -570,14 +521,16 @@ impl PersonTable {
         match self.commit(table, Vec::new(), job, job.as_of) {
             // With the next opening, the range has no file.
             Ok(()) => tracing::error!(
+                table = self.name(),
                 files = job.files.len(),
-                "removed files of the persons table that have what was deleted and cannot be written anew"
+                "removed files of persons that have what was deleted and cannot be written anew"
             ),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(
                     error,
-                    "files of the persons table have what was deleted, and can neither be written anew nor removed"
+                    table = self.name(),
+                    "files of persons have what was deleted, and can neither be written anew nor removed"
                 );
             }
         }

@@ -26,7 +26,7 @@ use crate::persons::people::search::Search;
 use crate::persons::people::tests::world::{AMPLE, INTERVAL, NOW, PROJECTS, World, again, naive};
 use crate::persons::people::{Found, Part, PersonsQuestion};
 use crate::persons::person_scan::PersonsProvider;
-use crate::persons::person_table::{PersonTable, PersonTableSettings};
+use crate::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
 use weir_disk::OsDisk;
 use weir_event::predicate::moment::Now;
 use weir_identity::change::{Op, OpKind, Record, Update};
@@ -79,6 +79,7 @@ fn table(
     columns_bytes_max: u64,
 ) -> Arc<PersonTable> {
     let table = PersonTable::new(PersonTableSettings {
+        kind: TableOf::Persons,
         tables: Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
         identities: world.identities.clone(),
         projects: Arc::new(|| PROJECTS.to_vec()),
@@ -89,7 +90,7 @@ fn table(
         stale_max: Duration::from_hours(1),
         columns_bytes_max,
     });
-    let table = table.unwrap().with_persons_max(persons_max);
+    let table = table.unwrap().with_rows_max(persons_max);
     table.create().unwrap();
     Arc::new(table)
 }

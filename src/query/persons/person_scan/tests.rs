@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::persons::person_scan::PersonsProvider;
-use crate::persons::person_table::{PersonTable, PersonTableSettings};
+use crate::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
 use crate::persons::tables::persons_schema;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_disk::OsDisk;
@@ -40,6 +40,7 @@ fn apply(identities: &Identities, sequence: u64, project: ProjectId, ops: Vec<Op
 
 fn table(directory: &std::path::Path, identities: &Identities, runtime: &Runtime) -> PersonTable {
     let table = PersonTable::new(PersonTableSettings {
+        kind: TableOf::Persons,
         tables: Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
         identities: identities.clone(),
         projects: Arc::new(|| PROJECTS.to_vec()),
@@ -50,7 +51,7 @@ fn table(directory: &std::path::Path, identities: &Identities, runtime: &Runtime
         stale_max: Duration::from_hours(1),
         columns_bytes_max: 1 << 20,
     });
-    table.unwrap().with_persons_max(20)
+    table.unwrap().with_rows_max(20)
 }
 
 fn answer(runtime: &Runtime, persons: PersonsProvider, sql: &str) -> String {

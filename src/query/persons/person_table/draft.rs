@@ -1,40 +1,41 @@
-//! A file of the persons table that is to be: the columns of the table, and behind them a column for each property,
-//! which the table does not name, so that one property is read without all else.
+//! A file that is to be: [`Draft`].
 
-use std::collections::BTreeMap;
+mod distinct_ids;
+mod persons;
+
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayBuilder, ArrayRef, StringDictionaryBuilder};
-use arrow::datatypes::{Field, Int32Type, Schema};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
 use tokio::runtime::Handle;
 
-use crate::persons::person_rows::{PROPERTY, PersonRows};
+use crate::persons::person_table::draft::distinct_ids::DistinctIds;
+use crate::persons::person_table::draft::persons::Persons;
+use crate::persons::person_table::schema::TableOf;
 use weir_event::id::ProjectId;
+use weir_identity::person::DistinctId;
 use weir_identity::row::Row;
 use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
 use weir_storage::parquet::{Effort, FileWriter, Layout};
 use weir_storage::store::StoreError;
 
-/// Properties with a column of their own. If persons of a file have more of them, those that come later are in the
-/// JSON text alone.
-pub(super) const PROPERTIES_MAX: usize = 512;
+pub(super) use crate::persons::person_table::draft::persons::PROPERTIES_MAX;
 
-/// See the head of this file.
-pub(super) struct Draft {
-    rows: PersonRows,
-    places: BTreeMap<Box<str>, usize>,
-    /// Values as compact JSON.
-    columns: Vec<(Box<str>, StringDictionaryBuilder<Int32Type>)>,
+/// The rows of one file of a table.
+pub(super) enum Draft {
+    /// Of `persons`.
+    Persons(Box<Persons>),
+    /// Of `person_distinct_ids`.
+    DistinctIds(Box<DistinctIds>),
 }
 
 impl Draft {
     /// Nobody yet; with the columns of a table.
-    pub(super) fn new(schema: &Schema) -> Self {
-        Self {
-            rows: PersonRows::new(schema.fields().iter().map(|field| field.name().as_str())),
-            places: BTreeMap::new(),
-            columns: Vec::new(),
+    pub(super) fn new(kind: TableOf, schema: &Schema) -> Self {
+        match kind {
+            TableOf::Persons => Self::Persons(Box::new(Persons::new(schema))),
+            TableOf::DistinctIds => Self::DistinctIds(Box::default()),
         }
     }
 
@@ -43,75 +44,53 @@ impl Draft {
         &mut self,
         project: ProjectId,
         row: &Row<'_>,
-        distinct_ids: &[String],
+        ids: &[DistinctId],
     ) -> Result<(), ArrowError> {
-        let before = self.rows.len();
-        self.rows.push(project, row, distinct_ids);
-        // Rows mostly have the same properties in the same order.
-        let mut guess = 0;
-        for (name, value) in row.properties() {
-            let is_guessed = self.columns.get(guess).is_some_and(|(own, _)| **own == *name);
-            let place = if is_guessed { Some(guess) } else { self.place(name) };
-            let Some((_, column)) = place.and_then(|place| self.columns.get_mut(place)) else {
-                continue;
-            };
-            guess = place.map_or(guess, |place| place + 1);
-            // Of a name that is there twice the last would count; rows have each once.
-            if let Some(missing) = before.checked_sub(column.len()) {
-                column.append_nulls(missing);
-                column.append(value)?;
+        match self {
+            Self::Persons(draft) => draft.push(project, row, ids),
+            Self::DistinctIds(draft) => {
+                draft.push(project, row, ids);
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    fn place(&mut self, name: &str) -> Option<usize> {
-        if let Some(place) = self.places.get(name) {
-            return Some(*place);
-        }
-        let place = self.columns.len();
-        if place >= PROPERTIES_MAX {
-            return None;
-        }
-        self.places.insert(name.into(), place);
-        self.columns.push((name.into(), StringDictionaryBuilder::new()));
-        Some(place)
-    }
-
-    /// Persons.
+    /// Number of rows.
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        match self {
+            Self::Persons(draft) => draft.len(),
+            Self::DistinctIds(draft) => draft.len(),
+        }
     }
 
-    /// Bytes of their JSON texts.
+    /// Bytes of their texts.
     pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes()
+        match self {
+            Self::Persons(draft) => draft.bytes(),
+            Self::DistinctIds(draft) => draft.bytes(),
+        }
     }
 
     /// Writes the file, durably, and in no table yet.
     pub(super) fn write(
-        mut self,
+        self,
         table: &DeltaTable,
         layout: &Layout,
         name: &str,
         runtime: &Handle,
     ) -> Result<DataFile, StoreError> {
-        let persons = self.rows.len();
-        let mut fields: Vec<Field> =
-            table.spec().schema.fields().iter().map(|field| field.as_ref().clone()).collect();
-        let mut arrays = self.rows.finish();
-        for (property, mut column) in self.columns {
-            column.append_nulls(persons.saturating_sub(column.len()));
-            let array: ArrayRef = Arc::new(column.finish());
-            let name = format!("{PROPERTY}{property}");
-            fields.push(Field::new(name, array.data_type().clone(), true));
-            arrays.push(array);
-        }
-        let spec = TableSpec { schema: Arc::new(Schema::new(fields)), ..table.spec().clone() };
+        let rows = self.len();
+        let (more, arrays): (Vec<Field>, Vec<ArrayRef>) = match self {
+            Self::Persons(draft) => draft.finish(),
+            Self::DistinctIds(draft) => (Vec::new(), draft.finish()),
+        };
+        let own = table.spec().schema.fields().iter().map(|field| field.as_ref().clone());
+        let schema = Arc::new(Schema::new(own.chain(more).collect::<Vec<Field>>()));
+        let spec = TableSpec { schema, ..table.spec().clone() };
         let mut writer = FileWriter::new(&table.store(), &spec, layout, Effort::Merge, None, name)?;
-        // One row group: all persons of a file are read at once.
+        // One row group: all rows of a file are read at once.
         let column = |at: usize| arrays.get(at).map(|array| Ok(Arc::clone(array))).into_iter();
-        runtime.block_on(writer.write_group(persons, column))?;
+        runtime.block_on(writer.write_group(rows, column))?;
         Ok(runtime.block_on(writer.finish())?)
     }
 }

@@ -1,4 +1,4 @@
-//! Why the persons table could not be written.
+//! Why a table of persons could not be written.
 
 use std::path::PathBuf;
 
@@ -24,11 +24,13 @@ pub enum PersonsError {
     Identity(#[from] IdentityError),
     /// The identity store has lost persons that the table has.
     #[error(
-        "the identity store lost the persons of records before the start of the log; the persons \
-         table keeps its previous version. Restore the directory identity, or remove tables/persons to go \
-         on without them"
+        "the identity store lost the persons of records before the start of the log; the table {table} keeps \
+         its previous version. Restore the directory identity, or remove tables/{table} to go on without them"
     )]
-    Incomplete,
+    Incomplete {
+        /// The name of the table.
+        table: &'static str,
+    },
     /// Writing or committing the files failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -44,7 +46,7 @@ impl PersonsError {
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Io { .. } | Self::Incomplete => Kind::Unavailable,
+            Self::Io { .. } | Self::Incomplete { .. } => Kind::Unavailable,
             Self::Identity(error) => error.kind(),
             Self::Store(error) => error.kind(),
         }

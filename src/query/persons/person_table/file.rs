@@ -20,6 +20,7 @@ use parquet::errors::ParquetError;
 
 use crate::persons::person_rows::{PROPERTY, Selecting};
 use crate::persons::person_table::draft::PROPERTIES_MAX;
+use crate::persons::person_table::schema::TableOf;
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
 use weir_identity::row;
@@ -217,30 +218,34 @@ fn some_properties(batch: &RecordBatch, keys: &[Key]) -> Option<ArrayRef> {
     Some(Arc::new(texts.finish()))
 }
 
-/// Who is in a file, in the order of the table.
+/// Who is in a file, in the order of the table, each person once.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is none of the table.
 pub(super) async fn places(
+    kind: TableOf,
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
 ) -> Result<Vec<Place>, ParquetError> {
+    let [project, number] = kind.place();
     let builder = open_as(store, file, |_| None).await?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), PLACE);
+    let mask = ProjectionMask::columns(builder.parquet_schema(), kind.place());
     let mut batches = builder.with_projection(mask).build()?;
     let mut places = Vec::new();
     while let Some(batch) = batches.try_next().await? {
-        let project = numbers_of(&batch, "project_id").ok_or_else(foreign)?;
-        let number = numbers_of(&batch, "id").ok_or_else(foreign)?;
+        let project = numbers_of(&batch, project).ok_or_else(foreign)?;
+        let number = numbers_of(&batch, number).ok_or_else(foreign)?;
         let own =
             project.iter().zip(number).map(|(project, number)| (ProjectId(*project), *number));
         places.extend(own);
     }
-    match u64::try_from(places.len()) == Ok(file.rows) && places.is_sorted() {
-        true => Ok(places),
-        false => Err(foreign()),
+    if u64::try_from(places.len()) != Ok(file.rows) || !places.is_sorted() {
+        return Err(foreign());
     }
+    // A person has as many rows as distinct ids in the table of these.
+    places.dedup();
+    Ok(places)
 }
 
 /// A dictionary with only such values as persons have, and places as small as these allow.
@@ -316,5 +321,5 @@ fn numbers_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b [i64]> {
 }
 
 fn foreign() -> ParquetError {
-    ParquetError::General("the file has other columns or rows than one of persons".to_owned())
+    ParquetError::General("the file has other columns or rows than one of the table".to_owned())
 }

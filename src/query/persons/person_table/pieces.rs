@@ -1,4 +1,4 @@
-//! Who is in which file of the persons table, and who has changed since: [`Pieces`].
+//! Who is in which file of a table of persons, and who has changed since: [`Pieces`].
 //!
 //! # Why nothing is missed
 //!
@@ -16,6 +16,7 @@ use object_store::ObjectStore;
 use parking_lot::Mutex;
 
 use crate::kernel::ranges::ranges;
+use crate::persons::person_table::schema::TableOf;
 use crate::persons::person_table::span::{ALL, Span, Trust, spans};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -26,11 +27,11 @@ use weir_identity::store::Identities;
 use weir_identity::view::{Moment, View};
 use weir_storage::delta::DataFile;
 
-/// If more than one person in this many has changed, a file is worth to be written anew.
+/// If more persons than one for this many rows have changed, a file is worth to be written anew.
 const RENEWED_SHARE: u64 = 64;
 
-/// A file with fewer persons is written anew if anybody has changed.
-const SMALL_PERSONS: u64 = 1 << 14;
+/// A file with fewer rows is written anew if anybody has changed.
+const SMALL_ROWS: u64 = 1 << 14;
 
 /// Words of changes that are remembered, about 50 MB. Beyond, files with changes are given up: readers take rows
 /// until they are written anew.
@@ -44,10 +45,12 @@ const CUT_NUMBERS_MIN: i64 = 1 << 10;
 pub(super) struct Renewal {
     /// The time that a file may be out of date if that is worth to be changed.
     pub(super) interval: Duration,
+    /// The time that a file may be out of date whatever has changed.
+    pub(super) overdue: Duration,
     /// The time after which no file has what was changed or deleted.
     pub(super) stale_max: Duration,
-    /// Persons of a file.
-    pub(super) persons_max: usize,
+    /// Rows of a file.
+    pub(super) rows_max: usize,
 }
 
 /// Why a span is to be worked on.
@@ -55,7 +58,7 @@ pub(super) struct Renewal {
 pub(super) enum Need {
     /// It is not known who has changed since its file was written.
     Unverified,
-    /// For so long its file has had what was changed or deleted, which is half of the time that it may, or more.
+    /// For so long its file has had what was changed or deleted, and that is long enough.
     Overdue(Duration),
     /// Enough persons have changed; or it has no file, or one that says nothing.
     Changed,
@@ -134,6 +137,7 @@ impl Parts {
 
 /// See the head of this file.
 pub(super) struct Pieces {
+    kind: TableOf,
     state: Mutex<State>,
 }
 
@@ -191,8 +195,8 @@ impl State {
 
 impl Pieces {
     /// Watches from now on; there are no files yet.
-    pub(super) fn new(identities: &Identities) -> Result<Self, IdentityError> {
-        let (feed, view) = identities.watch();
+    pub(super) fn new(kind: TableOf, identities: &Identities) -> Result<Self, IdentityError> {
+        let (feed, view) = identities.watch(kind.watched());
         let state = State {
             feed,
             began_at: (view.applied_sequence()?, view.moment()?),
@@ -201,7 +205,7 @@ impl Pieces {
             spans: Vec::new(),
             store: None,
         };
-        Ok(Self { state: Mutex::new(state) })
+        Ok(Self { kind, state: Mutex::new(state) })
     }
 
     /// Takes over the live files of the table, which was opened. All of them were as of `current`, if the table says
@@ -216,7 +220,7 @@ impl Pieces {
         let mut state = self.state.lock();
         let is_first = state.store.replace(store).is_none();
         let before = std::mem::take(&mut state.spans);
-        state.spans = spans(files, before, as_of);
+        state.spans = spans(self.kind, files, before, as_of);
         let (began_at, moment) = state.began_at;
         if is_first && current == Some(began_at) {
             let unverified = state.spans.iter_mut().filter(|span| span.trust == Trust::Unverified);
@@ -252,13 +256,14 @@ impl Pieces {
         Some(state.job_of(at, need, applied, renewal))
     }
 
-    /// Anything at all that is not as of now.
-    pub(super) fn rest(&self, applied: u64, renewal: &Renewal) -> Option<Job> {
+    /// Anything that is not as of now, in files that are of a sequence before `until`.
+    pub(super) fn rest(&self, applied: u64, until: u64, renewal: &Renewal) -> Option<Job> {
         let state = self.state.lock();
         let stale = |span: &&Span| {
             span.trust != Trust::Known || state.changed.within(&span.range).next().is_some()
         };
-        let mut spans = state.spans.iter().enumerate().filter(|(_, span)| span.as_of <= applied);
+        let is_due = |span: &Span| span.as_of <= applied && span.as_of < until;
+        let mut spans = state.spans.iter().enumerate().filter(|(_, span)| is_due(span));
         let (at, span) = spans.find(|(_, span)| stale(span))?;
         let need = match span.trust {
             Trust::Unverified => Need::Unverified,
@@ -374,15 +379,15 @@ impl Pieces {
 impl State {
     /// The job of a span, with neighbours of which so little is left that all of them are half a file.
     fn job_of(&self, at: usize, need: Need, applied: u64, renewal: &Renewal) -> Job {
-        let persons = |span: &Span| span.rows().saturating_add(self.changed.count(&span.range));
-        let half = u64::try_from(renewal.persons_max / 2).unwrap_or(u64::MAX);
+        let rows = |span: &Span| span.rows().saturating_add(self.changed.count(&span.range));
+        let half = u64::try_from(renewal.rows_max / 2).unwrap_or(u64::MAX);
         let (mut first, mut last) = (at, at);
         if need != Need::Unverified {
-            let mut all = self.spans.get(at).map_or(0, persons);
+            let mut all = self.spans.get(at).map_or(0, rows);
             let mut takes = |at: usize| {
                 let span = self.spans.get(at)?;
                 let is_known = span.trust == Trust::Known && span.as_of <= applied;
-                let more = all.saturating_add(persons(span));
+                let more = all.saturating_add(rows(span));
                 (is_known && more <= half).then(|| all = more)
             };
             while takes(last.saturating_add(1)).is_some() {
@@ -419,12 +424,12 @@ fn rank(
         return Some(((2, 0), Need::Unverified));
     }
     let age = span.age(now)?;
-    if age >= renewal.stale_max / 2 {
+    if age >= renewal.overdue {
         return Some(((1, age.as_nanos()), Need::Overdue(age)));
     }
     let rows = span.rows();
     let is_worth =
-        span.trust == Trust::Unusable || rows <= SMALL_PERSONS || changed >= rows / RENEWED_SHARE;
+        span.trust == Trust::Unusable || rows <= SMALL_ROWS || changed >= rows / RENEWED_SHARE;
     let share = u128::from(changed).saturating_mul(1 << 20) / u128::from(rows.max(1));
     (is_worth && age >= renewal.interval).then_some(((0, share), Need::Changed))
 }

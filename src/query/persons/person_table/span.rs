@@ -1,4 +1,4 @@
-//! Spans of the persons table: ranges of persons, in the order of project and number, that together are all
+//! Spans of a table of persons: ranges of persons, in the order of project and number, that together are all
 //! persons there can be. The persons of a span are in one file, whose name says the span and of when it is.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::persons::person_table::schema::TableOf;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
@@ -28,20 +29,22 @@ pub(super) struct FileName {
 
 impl FileName {
     /// A name that no other file has.
-    pub(super) fn unique(&self) -> String {
+    pub(super) fn unique(&self, kind: TableOf) -> String {
         let Range { start, end } = &self.range;
         let place = |place: &Place| format!("{}.{}", place.0, place.1);
         let id = Uuid::now_v7().simple();
-        format!("persons-{}-{}-{}-{id}.parquet", place(start), place(end), self.as_of)
+        let (table, start, end) = (kind.name(), place(start), place(end));
+        format!("{table}-{start}-{end}-{}-{id}.parquet", self.as_of)
     }
 
     /// Reads a name; `None` if it is no such name, as of a file that an older version wrote.
-    pub(super) fn parse(path: &str) -> Option<Self> {
+    pub(super) fn parse(kind: TableOf, path: &str) -> Option<Self> {
         let place = |text: &str| {
             let (project, number) = text.split_once('.')?;
             Some((ProjectId(project.parse().ok()?), number.parse().ok()?))
         };
-        let mut parts = path.strip_prefix("persons-")?.strip_suffix(".parquet")?.split('-');
+        let own = path.strip_prefix(kind.name())?.strip_prefix('-')?;
+        let mut parts = own.strip_suffix(".parquet")?.split('-');
         let range = place(parts.next()?)?..place(parts.next()?)?;
         let as_of = parts.next()?.parse().ok()?;
         let is_whole = parts.next().is_some() && parts.next().is_none();
@@ -77,7 +80,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Persons in the files.
+    /// Rows of the files.
     pub(super) fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }
@@ -91,13 +94,18 @@ impl Span {
 
 /// The spans of the live files of a table, after those that were known `before`. What is known of a span stays if
 /// its file is the same. `as_of` is a sequence that no file is later than whose name does not say its own.
-pub(super) fn spans(files: &[Arc<DataFile>], before: Vec<Span>, as_of: u64) -> Vec<Span> {
+pub(super) fn spans(
+    kind: TableOf,
+    files: &[Arc<DataFile>],
+    before: Vec<Span>,
+    as_of: u64,
+) -> Vec<Span> {
     let unusable = |range, files| {
         let (trust, moment, stale_since) = (Trust::Unusable, Moment::default(), None);
         Span { range, files, as_of, trust, moment, stale_since }
     };
     let named: Option<Vec<_>> =
-        files.iter().map(|file| Some((FileName::parse(&file.path)?, file))).collect();
+        files.iter().map(|file| Some((FileName::parse(kind, &file.path)?, file))).collect();
     let mut named = named.unwrap_or_default();
     named.sort_unstable_by_key(|(name, _)| name.range.start);
     let overlap = |pair: &[(FileName, _)]| match pair {
@@ -135,6 +143,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{ALL, FileName, Span, Trust, spans};
+    use crate::persons::person_table::schema::TableOf;
     use weir_event::id::ProjectId;
     use weir_storage::delta::DataFile;
     use weir_storage::delta::stats::FileStats;
@@ -158,11 +167,17 @@ mod tests {
 
     #[test]
     fn a_name_says_what_was_put_in() {
-        for name in [name((0, 0), (1, 70), 9), FileName { range: ALL, as_of: u64::MAX }] {
-            let (one, other) = (name.unique(), name.unique());
-            assert_ne!(one, other);
-            assert_eq!(FileName::parse(&one), Some(name.clone()));
-            assert_eq!(FileName::parse(&other), Some(name));
+        let names = [name((0, 0), (1, 70), 9), FileName { range: ALL, as_of: u64::MAX }];
+        for (kind, of_another) in
+            [(TableOf::Persons, TableOf::DistinctIds), (TableOf::DistinctIds, TableOf::Persons)]
+        {
+            for name in &names {
+                let (one, other) = (name.unique(kind), name.unique(kind));
+                assert_ne!(one, other);
+                assert_eq!(FileName::parse(kind, &one).as_ref(), Some(name));
+                assert_eq!(FileName::parse(kind, &other).as_ref(), Some(name));
+                assert_eq!(FileName::parse(of_another, &one), None);
+            }
         }
         for path in [
             "persons-0192a1b2-c3d4-7000-8000-000000000001.parquet",
@@ -174,7 +189,7 @@ mod tests {
             "persons-1.5-1.6-9-0.parquet.tmp",
             "part-1.5-1.6-9-0.parquet",
         ] {
-            assert_eq!(FileName::parse(path), None, "{path}");
+            assert_eq!(FileName::parse(TableOf::Persons, path), None, "{path}");
         }
     }
 
@@ -183,7 +198,8 @@ mod tests {
     fn spans_are_all_persons_once() {
         let (a, b) = (name((0, 0), (1, 70), 5), name((2, 3), (4, 0), 7));
         let (end, over) = (name((4, 0), (i64::MAX, i64::MAX), 8), name((1, 69), (1, 71), 9));
-        let whole = |of: &[&FileName]| of.iter().map(|name| file(&name.unique())).collect();
+        let whole =
+            |of: &[&FileName]| of.iter().map(|name| file(&name.unique(TableOf::Persons))).collect();
         let legacy = vec![file("persons-0192a1b2-c3d4-7000-8000-000000000001.parquet")];
         let cases: [(Vec<Arc<DataFile>>, usize, usize); 6] = [
             (Vec::new(), 1, 0),
@@ -194,7 +210,7 @@ mod tests {
             ([whole(&[&a]), legacy].concat(), 1, 0),
         ];
         for (files, count, unverified) in cases {
-            let spans = spans(&files, Vec::new(), 9);
+            let spans = spans(TableOf::Persons, &files, Vec::new(), 9);
             assert_eq!(spans.len(), count, "{files:?}");
             assert_eq!(spans[0].range.start, ALL.start);
             assert_eq!(spans[count - 1].range.end, ALL.end);
@@ -209,13 +225,13 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_file_stays() {
-        let files =
-            [file(&name((0, 0), (1, 70), 5).unique()), file(&name((1, 70), (2, 0), 6).unique())];
-        let before: Vec<Span> = spans(&files, Vec::new(), 0)
+        let files = [name((0, 0), (1, 70), 5), name((1, 70), (2, 0), 6)]
+            .map(|name| file(&name.unique(TableOf::Persons)));
+        let before: Vec<Span> = spans(TableOf::Persons, &files, Vec::new(), 0)
             .into_iter()
             .map(|span| Span { trust: Trust::Known, ..span })
             .collect();
-        let after = spans(&files[..1], before, 0);
+        let after = spans(TableOf::Persons, &files[..1], before, 0);
         let trusts: Vec<Trust> = after.iter().map(|span| span.trust).collect();
         assert_eq!(
             trusts,

@@ -1,5 +1,6 @@
 //! Tests of the persons table: rows of its Parquet files against the identity store.
 
+mod distinct_ids;
 mod renewal;
 
 use std::collections::BTreeSet;
@@ -16,7 +17,6 @@ use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
 use super::*;
-use crate::persons::person_table::schema::persons_schema;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_disk::{Disk, DiskDir, DiskEntry, DiskFile, OsDisk};
@@ -61,7 +61,12 @@ impl Bench {
 
     /// A new handle on the table on the machine's disk, as after a restart.
     fn table(&self) -> PersonTable {
-        self.table_on(Arc::new(OsDisk), self.directory.path().join("persons"), &self.identities)
+        self.table_of(TableOf::Persons)
+    }
+
+    /// The same on one of the two tables.
+    fn table_of(&self, kind: TableOf) -> PersonTable {
+        self.kind_on(kind, Arc::new(OsDisk), self.directory.path(), &self.identities)
     }
 
     fn table_on(
@@ -70,9 +75,20 @@ impl Bench {
         directory: PathBuf,
         identities: &Identities,
     ) -> PersonTable {
-        let root = directory.parent().expect("a directory of tables").to_path_buf();
+        let root = directory.parent().expect("a directory of tables");
+        self.kind_on(TableOf::Persons, disk, root, identities)
+    }
+
+    fn kind_on(
+        &self,
+        kind: TableOf,
+        disk: Arc<dyn Disk>,
+        root: &std::path::Path,
+        identities: &Identities,
+    ) -> PersonTable {
         let table = PersonTable::new(PersonTableSettings {
-            tables: Tables::in_directory(disk, root),
+            kind,
+            tables: Tables::in_directory(disk, root.to_path_buf()),
             identities: identities.clone(),
             projects: Arc::new(|| PROJECTS.to_vec()),
             app_id: APP.to_owned(),
@@ -145,11 +161,19 @@ fn expected(identities: &Identities) -> Vec<Row> {
     rows
 }
 
-/// The rows of all live files, whose lengths must match the log.
+/// The rows of all live files.
 fn rows(table: &PersonTable) -> Vec<Row> {
+    let mut rows = Vec::new();
+    batches(table).iter().for_each(|batch| rows_of(batch, &mut rows));
+    rows.sort_by_key(|row| (row.0, row.1));
+    rows
+}
+
+/// All live files, whose lengths must match the log.
+fn batches(table: &PersonTable) -> Vec<RecordBatch> {
     let read = table.with_table(|table| {
         let version = table.current();
-        let mut rows = Vec::new();
+        let mut batches = Vec::new();
         for file in &version.files {
             let path = Path::parse(&file.path).expect("a path");
             let store = table.store();
@@ -157,14 +181,13 @@ fn rows(table: &PersonTable) -> Vec<Row> {
             let bytes = tokio::runtime::Handle::current().block_on(get).expect("its bytes");
             assert_eq!(u64::try_from(bytes.len()), Ok(file.size_bytes), "{path}");
             let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a parquet file");
-            let before = rows.len();
-            for batch in reader.build().expect("a reader") {
-                rows_of(&batch.expect("a batch"), &mut rows);
-            }
-            assert_eq!(u64::try_from(rows.len() - before), Ok(file.rows), "{path}");
+            let before = batches.len();
+            let read = reader.build().expect("a reader").map(|batch| batch.expect("a batch"));
+            batches.extend(read);
+            let rows: usize = batches[before..].iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(u64::try_from(rows), Ok(file.rows), "{path}");
         }
-        rows.sort_by_key(|row| (row.0, row.1));
-        Ok(rows)
+        Ok(batches)
     });
     read.expect("the table opens")
 }
@@ -255,7 +278,7 @@ fn many_persons_make_many_files() {
     bench.apply(2, 1, (0..25).map(|n| set(&n.to_string(), json!({"n": n}))).collect());
     for (persons_max, files) in [(75, 1), (74, 2), (25, 3), (10, 8), (1, 75)] {
         let _ = std::fs::remove_dir_all(bench.directory.path().join("persons"));
-        let table = bench.table().with_persons_max(persons_max);
+        let table = bench.table().with_rows_max(persons_max);
         let written = table.write(&|| false).expect("copies").expect("a copy");
         let all = written.files;
         // The first commits are of so many files at most.
@@ -263,7 +286,7 @@ fn many_persons_make_many_files() {
         assert_eq!(rows(&table), expected(&bench.identities), "{persons_max}");
         assert_eq!(version(&table).0, u64::try_from(files.div_ceil(FILES_MAX)).expect("few"));
     }
-    let table = bench.table().with_persons_max(10);
+    let table = bench.table().with_rows_max(10);
     table.write(&|| false).expect("looks");
     for (sequence, count) in [(3, 3), (4, 40)] {
         let ops = (0..count).map(|n| touch(&format!("{sequence} {n}"))).collect();
@@ -336,7 +359,7 @@ fn persons_that_the_store_has_lost_stay_in_the_table() {
     let directory = bench.directory.path().join("persons");
     let table = bench.table_on(Arc::new(OsDisk), directory.clone(), &lost);
     let refused = table.write(&|| false).expect_err("would lose persons");
-    assert!(matches!(refused, PersonsError::Incomplete), "{refused}");
+    assert!(matches!(refused, PersonsError::Incomplete { table: "persons" }), "{refused}");
     assert_eq!(bench.table().write(&|| false).expect("as before"), None);
     assert!(written.rows > 1);
     // Without the table, the next copy contains the remaining persons.
@@ -491,21 +514,28 @@ fn a_power_cut_leaves_one_copy_or_the_next() {
 }
 
 #[test]
-fn the_published_schema_is_the_one_in_use() {
-    let published = include_str!("../../../../schemas/arrow/persons.v1.json");
-    let published: Value = serde_json::from_str(published).expect("JSON");
-    let column = |field: &Arc<Field>| {
-        let data_type = match field.data_type() {
-            DataType::Int64 => "long",
-            DataType::Boolean => "boolean",
-            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => "timestamp",
-            DataType::Utf8View => "string",
-            other => panic!("{other} has no name here"),
+fn the_published_schemas_are_those_in_use() {
+    for (kind, published) in [
+        (TableOf::Persons, include_str!("../../../../schemas/arrow/persons.v1.json")),
+        (
+            TableOf::DistinctIds,
+            include_str!("../../../../schemas/arrow/person_distinct_ids.v1.json"),
+        ),
+    ] {
+        let published: Value = serde_json::from_str(published).expect("JSON");
+        let column = |field: &Arc<Field>| {
+            let data_type = match field.data_type() {
+                DataType::Int64 => "long",
+                DataType::Boolean => "boolean",
+                DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => "timestamp",
+                DataType::Utf8View => "string",
+                other => panic!("{other} has no name here"),
+            };
+            json!({"name": field.name(), "type": data_type, "nullable": field.is_nullable()})
         };
-        json!({"name": field.name(), "type": data_type, "nullable": field.is_nullable()})
-    };
-    let columns: Vec<Value> = persons_schema().fields().iter().map(column).collect();
-    let expected =
-        json!({"table": "persons", "version": 1, "partitioned_by": [], "columns": columns});
-    assert_eq!(published, expected);
+        let columns: Vec<Value> = kind.spec().schema.fields().iter().map(column).collect();
+        let expected =
+            json!({"table": kind.name(), "version": 1, "partitioned_by": [], "columns": columns});
+        assert_eq!(published, expected);
+    }
 }

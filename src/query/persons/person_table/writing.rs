@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::persons::person_table::draft::Draft;
 use crate::persons::person_table::error::PersonsError;
-use crate::persons::person_table::schema::layout;
+use crate::persons::person_table::schema::TableOf;
 use crate::persons::person_table::span::{FileName, Span, Trust};
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
@@ -21,6 +21,7 @@ const FILE_BYTES: usize = 32 << 20;
 
 /// See the head of this file.
 pub(super) struct Writing<'a> {
+    kind: TableOf,
     table: &'a DeltaTable,
     runtime: &'a Handle,
     range: Range<Place>,
@@ -28,7 +29,7 @@ pub(super) struct Writing<'a> {
     as_of: u64,
     /// The state of the view.
     moment: Moment,
-    persons_max: usize,
+    rows_max: usize,
     made: Vec<Span>,
     /// Where the next file begins.
     start: Place,
@@ -37,15 +38,15 @@ pub(super) struct Writing<'a> {
 impl<'a> Writing<'a> {
     /// Nothing yet.
     pub(super) fn new(
+        kind: TableOf,
         table: &'a DeltaTable,
         runtime: &'a Handle,
         range: &Range<Place>,
-        as_of: u64,
-        moment: Moment,
-        persons_max: usize,
+        (as_of, moment): (u64, Moment),
+        rows_max: usize,
     ) -> Self {
         let (range, start, made) = (range.clone(), range.start, Vec::new());
-        Self { table, runtime, range, as_of, moment, persons_max, made, start }
+        Self { kind, table, runtime, range, as_of, moment, rows_max, made, start }
     }
 
     /// Writes the persons of these projects and numbers, or the first of them, `files_max` files at most. `false` if it
@@ -58,14 +59,14 @@ impl<'a> Writing<'a> {
         stop: &dyn Fn() -> bool,
     ) -> Result<bool, PersonsError> {
         let schema = Arc::clone(&self.table.spec().schema);
-        let (mut draft, mut failed, mut is_cut) = (Draft::new(&schema), None, false);
+        let (mut draft, mut failed, mut is_cut) = (Draft::new(self.kind, &schema), None, false);
         for (project, numbers) in projects {
             view.scan_rows_with_ids(project, numbers, |row, ids| {
                 if stop() {
                     return Ok(Flow::Break(()));
                 }
-                if draft.len() >= self.persons_max || draft.bytes() >= FILE_BYTES {
-                    let full = std::mem::replace(&mut draft, Draft::new(&schema));
+                if draft.len() >= self.rows_max || draft.bytes() >= FILE_BYTES {
+                    let full = std::mem::replace(&mut draft, Draft::new(self.kind, &schema));
                     failed = self.end(full, (project, row.number)).err();
                     is_cut = self.made.len() >= files_max;
                 }
@@ -96,8 +97,9 @@ impl<'a> Writing<'a> {
         self.start = end;
         let mut files = Vec::new();
         if draft.len() > 0 {
-            let name = FileName { range: range.clone(), as_of }.unique();
-            files.push(Arc::new(draft.write(self.table, &layout(), &name, self.runtime)?));
+            let name = FileName { range: range.clone(), as_of }.unique(self.kind);
+            let layout = self.kind.layout();
+            files.push(Arc::new(draft.write(self.table, &layout, &name, self.runtime)?));
         }
         let (trust, stale_since) = (Trust::Known, None);
         self.made.push(Span { range, files, as_of, trust, moment, stale_since });

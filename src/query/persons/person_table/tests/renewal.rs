@@ -33,7 +33,7 @@ impl Files {
     /// Of so many persons of the first project; all of them are in files.
     fn new(persons: u32, persons_max: usize) -> Self {
         let bench = Bench::new();
-        let table = bench.table().with_persons_max(persons_max);
+        let table = bench.table().with_rows_max(persons_max);
         let mut files = Self { bench, table, persons_max, sequence: 0 };
         files.tell(0..persons, value);
         files.table.write(&|| false).expect("writes");
@@ -45,7 +45,7 @@ impl Files {
         if is_clean {
             self.table.close().expect("writes");
         }
-        self.table = self.bench.table().with_persons_max(self.persons_max);
+        self.table = self.bench.table().with_rows_max(self.persons_max);
         self.table.create().expect("opens");
     }
 
