@@ -1,5 +1,6 @@
 //! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
+mod client;
 mod descriptors;
 mod environment;
 pub mod failure;
@@ -16,7 +17,6 @@ pub mod moving;
 pub mod query;
 mod runtime;
 pub mod serve;
-mod server;
 
 use std::io::Write;
 use std::path::PathBuf;

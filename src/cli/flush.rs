@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::Value;
 
+use crate::cli::client;
 use crate::cli::runtime::small_runtime;
-use crate::cli::server;
 use weir_app::lock::{DirectoryLock, Holder};
 
 /// Options of `weir flush`.
@@ -35,8 +35,7 @@ pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
             data_dir.display()
         );
     };
-    let url = format!("{}/_internal/flush", address.url);
-    let response = server::ask(&url, &address.secret, &Value::Null);
+    let response = client::ask(&address.url, "/_internal/flush", &address.secret, &Value::Null);
     let answer: Value = serde_json::from_slice(&small_runtime()?.block_on(response)?)?;
     let of = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
     writeln!(std::io::stdout(), "{} events in {} files", of("rows"), of("files"))?;
