@@ -24,6 +24,7 @@ pub mod handler;
 pub mod lasting;
 pub mod limits;
 pub mod multipart;
+pub mod objects;
 pub mod openapi;
 pub mod operation;
 pub mod page;
