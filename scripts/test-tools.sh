@@ -16,6 +16,7 @@
 #     axe/                              node_modules with `axe-core`, which finds what is not accessible on a page
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
+#     web-readers/                      Python environment with older engines, which read tables from an address
 #     moto/                             Python environment with an object store in memory, for tables in a bucket
 #     schemathesis/                     Python environment with the fuzzer that reads the description of the endpoints
 #     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
@@ -125,6 +126,7 @@ python_env posthog-3 posthog==3.25.0
 python_env posthog-5 posthog==5.4.0
 python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
+python_env web-readers duckdb==1.4.4 duckdb-extension-httpfs==1.4.4 pandas==2.2.3 pyarrow==10.0.1 numpy==1.26.4 polars==0.20.31
 python_env moto 'moto[server]==5.2.5'
 python_env schemathesis schemathesis==4.32.5 hypothesis==6.170.15
 node_itself 22.23.3

@@ -20,6 +20,7 @@ command -v systemd-analyze >/dev/null || missing+=(systemd)
 [ -n "$(find /usr/lib/postgresql -name initdb 2>/dev/null)" ] || missing+=(postgresql)
 command -v psql >/dev/null || missing+=(postgresql-client)
 command -v haproxy >/dev/null || missing+=(haproxy)
+command -v openssl >/dev/null || missing+=(openssl)
 # Without it, Debian's Node trusts no certificate.
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -1,5 +1,6 @@
 //! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
+mod client;
 mod descriptors;
 mod environment;
 pub mod export;
@@ -20,7 +21,6 @@ pub mod query;
 mod runtime;
 pub mod schema;
 pub mod serve;
-mod server;
 pub mod transfer;
 
 use std::io::Write;

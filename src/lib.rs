@@ -114,8 +114,9 @@
 //! 5. [`weir_query::kernel::view::View::sql`] plans, read only; `query::kernel::explain` restricts what the caller may
 //!    see of a plan. [`weir_query::kernel::admission`] grants a slot. [`weir_query::kernel::run`] plans and runs within
 //!    limits of memory and time (`query::guard` has those inside of functions and between operators), once more with a
-//!    plan for little memory if that is used up, and stops when the client disconnects;
-//!    [`weir_query::output::rows::write`] writes the result.
+//!    plan for little memory if that is used up, and stops when the client disconnects. A result in JSON is in memory as
+//!    a whole; files are encoded while they are sent ([`weir_query::kernel::files`]), and other readers take batches as
+//!    fast as they want ([`weir_query::kernel::engine::Engine::rows`]).
 //!
 //! # Flag evaluation
 //!
@@ -323,6 +324,9 @@
 //! - No SQL takes more memory than queries may have, nor all slots; every function is in a class of
 //!   `query/guard/functions.rs`.
 //!   `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs`
+//! - A file with a result has every row of one moment, in memory that does not depend on their number, or breaks off
+//!   visibly; its reader holds slots only for a limited time.
+//!   `query/output/encoder.rs`, `storage/delta/tests/claims.rs`, `tests/server/streams.rs`
 //! - A lack of descriptors, or of the permission to create a segment, refuses a write and is temporary; connections
 //!   leave some descriptors to files.
 //!   `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs`

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::Value;
 
+use crate::cli::client;
 use crate::cli::runtime::small_runtime;
-use crate::cli::server;
 use weir_app::lock::{DirectoryLock, Holder};
 
 /// Options of `weir flush`.
@@ -41,8 +41,8 @@ pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
     };
     let runtime = small_runtime()?;
     let ask = |what: &str| {
-        let url = format!("{}/_internal/{what}", address.url);
-        runtime.block_on(server::ask(&url, &address.secret, &Value::Null))
+        let path = format!("/_internal/{what}");
+        runtime.block_on(client::ask(&address.url, &path, &address.secret, &Value::Null))
     };
     let answer: Value = serde_json::from_slice(&ask("flush")?)?;
     if args.persons {

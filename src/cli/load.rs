@@ -29,6 +29,7 @@ use chrono::{DateTime, Utc};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 
+use crate::cli::client::{TlsArgs, connections};
 use crate::cli::load::bodies::{Bodies, Compression, Supply};
 use crate::cli::load::client::{Drive, Pace, Target};
 use crate::cli::load::process::Usage;
@@ -39,9 +40,11 @@ use weir_base::clock::{Clock, UnixMicros};
 /// Send synthetic events to a server; report throughput, latency, errors and the server's CPU time
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadArgs {
-    /// URL of the server; plain http only
+    /// URL of the server
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     pub url: String,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Path of the capture endpoint
     #[arg(long, default_value = "/batch/")]
     pub path: String,
@@ -204,7 +207,7 @@ async fn measure(args: &LoadArgs, stream: Stream, clock: &Clock) -> anyhow::Resu
     let started = clock.monotonic();
     let drive = Arc::new(Drive {
         clock: clock.clone(),
-        http: client::connections(),
+        http: connections(&args.tls)?,
         target,
         bodies,
         pace: args.rate.map_or(Pace::Closed, |rate| Pace::open(rate, args.batch)),

@@ -12,15 +12,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use http_body_util::Full;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
+use crate::cli::client::{Connections, TlsArgs, connections, post};
 use crate::cli::failure::explain;
 use crate::cli::mcp::message::{Kind, Message};
 use crate::cli::runtime::small_runtime;
-use crate::cli::server;
 use weir_app::lock::{DirectoryLock, Holder};
 
 /// Longest line, in bytes: that of a body of the endpoint.
@@ -38,7 +39,7 @@ pub struct McpArgs {
     /// Data directory of the server
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Use the server at this URL instead, with --key; plain http only
+    /// Use the server at this URL instead, with --key
     #[arg(long)]
     pub url: Option<String>,
     /// Personal API key, for --url
@@ -47,6 +48,9 @@ pub struct McpArgs {
     /// Id of the project [default: the current one of the key's user; 1 without --url]
     #[arg(long)]
     pub project: Option<i64>,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// Serves until standard input ends and all requests are answered.
@@ -55,7 +59,13 @@ pub struct McpArgs {
 ///
 /// The error message for the user.
 pub fn run(args: McpArgs) -> anyhow::Result<()> {
-    let proxy = Proxy { place: Mutex::new(place(&args)?), args, ..Proxy::default() };
+    let proxy = Proxy {
+        place: Mutex::new(place(&args)?),
+        connections: connections(&args.tls)?,
+        revision: Mutex::default(),
+        under_way: Mutex::default(),
+        args,
+    };
     let runtime = small_runtime()?;
     let served = runtime.block_on(serve(Arc::new(proxy)));
     // A thread may still wait for standard input, if standard output ended first.
@@ -93,9 +103,10 @@ fn place(args: &McpArgs) -> anyhow::Result<Place> {
 }
 
 /// What all requests share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Proxy {
     args: McpArgs,
+    connections: Connections<Full<Bytes>>,
     place: Mutex<Place>,
     /// The revision of the protocol that `initialize` has negotiated.
     revision: Mutex<Option<String>>,
@@ -239,7 +250,8 @@ impl Proxy {
     async fn posted(&self, message: &Message, text: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
         let headers = message.headers(self.revision.lock().as_deref());
         let place = self.place.lock().clone();
-        let first = server::post(&place.url, &place.key, &headers, text.clone()).await;
+        let at = (place.url.as_str(), place.key.as_str());
+        let first = post(&self.connections, at, &headers, text.clone()).await;
         let is_gone =
             first.as_ref().map_or(true, |(status, _)| *status == StatusCode::UNAUTHORIZED);
         if !is_gone || self.args.url.is_some() {
@@ -248,7 +260,7 @@ impl Proxy {
         match self::place(&self.args) {
             Ok(other) if other != place => {
                 *self.place.lock() = other.clone();
-                server::post(&other.url, &other.key, &headers, text).await
+                post(&self.connections, (&other.url, &other.key), &headers, text).await
             }
             _ => first,
         }

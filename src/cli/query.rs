@@ -1,20 +1,25 @@
 //! `weir query`: SQL over a data directory. If a server runs on it, the query goes to the server, which sees
-//! acknowledged events at once. Otherwise it reads a working copy and leaves the directory unchanged.
+//! acknowledged events at once. Otherwise it reads a working copy and leaves the directory unchanged. The result is
+//! written as it comes.
 
-use std::io::Write;
+mod printed;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use bytes::Bytes;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use hyper::Method;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::cli::client::{Server, TlsArgs};
 use crate::cli::failure::explain;
-use crate::cli::{environment, server};
+use crate::cli::query::printed::{More, Printed};
+use crate::cli::{client, environment};
 use weir_app::App;
 use weir_app::copy::{Source, WorkingCopy};
 use weir_app::node::{Process, Runtimes};
@@ -25,6 +30,7 @@ use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
 use weir_query::guard::complexity;
+use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
 
 /// Longest time for threads to end after the result.
@@ -39,12 +45,14 @@ pub struct QueryArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Query the server at this URL instead, with --key; plain http only
+    /// Query the server at this URL instead, with --key
     #[arg(long)]
     pub url: Option<String>,
     /// Personal API key, for --url
     #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Id of the project
     #[arg(long, default_value_t = 1)]
     pub project: i64,
@@ -63,17 +71,14 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
         .thread_stack_size(complexity::STACK_BYTES)
         .enable_all()
         .build()?;
-    let format = args.format.to_possible_value();
-    let format = format.as_ref().map(PossibleValue::get_name);
-    let answer = match &args.url {
+    match &args.url {
         Some(url) => {
             let key = args.key.as_deref().context("--url needs --key")?;
-            let url = url.trim_end_matches('/');
-            let path = format!("{url}/api/projects/{}/query/", args.project);
-            let request = serde_json::json!({"query": args.sql, "format": format});
-            let response = server::ask(&path, key, &request);
-            let answer = runtime.block_on(response);
-            answer.with_context(|| format!("project {} of {url}", args.project))?
+            let path = format!("/api/projects/{}/query/", args.project);
+            let asking = from_server((url, key, &args.tls), &path, request(&args), args.format);
+            runtime
+                .block_on(asking)
+                .with_context(|| format!("project {} of {url}", args.project))?;
         }
         None => {
             // The copy has to be removed at any end: signals are caught before it is made, and bad
@@ -86,27 +91,65 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
             match Source::find(&args.data_dir)? {
                 Source::Server(server) => {
                     // The path of the API has the project; this one has none.
-                    let request = serde_json::json!({
-                        "query": args.sql,
-                        "format": format,
-                        "project": args.project,
-                    });
-                    let path = format!("{}/_internal/query", server.url);
-                    let response = server::ask(&path, &server.secret, &request);
-                    runtime.block_on(ends.unless(response))?
+                    let mut request = request(&args);
+                    request["project"] = args.project.into();
+                    let (tls, path) = (TlsArgs::default(), "/_internal/query");
+                    let at = (server.url.as_str(), server.secret.as_str(), &tls);
+                    runtime.block_on(ends.unless(from_server(at, path, request, args.format)))?;
                 }
                 Source::Copy(copy) => {
                     let answer = settings
                         .and_then(|settings| read(&args, &copy, settings, &runtime, ends, clock));
                     // The message names paths of the directory, because the copy is removed.
-                    answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?
+                    answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?;
                 }
             }
         }
-    };
-    std::io::stdout().lock().write_all(&answer)?;
+    }
     runtime.shutdown_timeout(THREADS_END);
     Ok(())
+}
+
+/// The request for the query.
+fn request(args: &QueryArgs) -> Value {
+    let format = printed::asked(args.format).to_possible_value();
+    let format = format.as_ref().map(PossibleValue::get_name);
+    json!({"query": args.sql, "format": format})
+}
+
+/// Asks a server for the result and prints it as it comes.
+async fn from_server(
+    (url, key, tls): (&str, &str, &TlsArgs),
+    path: &str,
+    request: Value,
+    format: Format,
+) -> anyhow::Result<()> {
+    let response = Server::new(url, key, tls)?.send(Method::POST, path, Some(&request)).await?;
+    let (mut body, mut printed) = (response.into_body(), Printed::new(format));
+    while let Some(part) = client::next(&mut body).await? {
+        if printed.add(part)? == More::Enough {
+            break;
+        }
+    }
+    printed.end()
+}
+
+/// Prints a result of this process as it comes.
+async fn from_file(file: File, format: Format) -> anyhow::Result<()> {
+    let mut printed = Printed::new(format);
+    match file {
+        File::Whole(bytes) => {
+            printed.add(bytes)?;
+        }
+        File::Long(mut pieces) => {
+            while let Some(part) = pieces.next().await {
+                if printed.add(part?)? == More::Enough {
+                    break;
+                }
+            }
+        }
+    }
+    printed.end()
 }
 
 /// Replays the log in the working copy and runs the query. A signal returns an error, so that the copy is
@@ -118,7 +161,7 @@ fn read(
     runtime: &Runtime,
     ends: Ends,
     clock: Clock,
-) -> anyhow::Result<Bytes> {
+) -> anyhow::Result<()> {
     // Damage in the directory is logged to standard error.
     let telemetry = TelemetryConfig { log: "error".to_owned(), log_format: LogFormat::Text };
     logs::start(&telemetry)?;
@@ -130,7 +173,8 @@ fn read(
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.node.project(args.project)?;
-        Ok(app.sql(project, &args.sql, args.format).await?.whole().await?)
+        let file = app.sql(project, &args.sql, printed::asked(args.format)).await?;
+        from_file(file, args.format).await
     };
     let answer = runtime.block_on(async {
         tokio::select! {

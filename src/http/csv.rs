@@ -12,11 +12,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::beside::beside;
+use crate::objects;
 use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 use weir_event::json;
+use weir_query::output::format::Format;
 use weir_query::output::formulas::text_cell;
 use weir_web::chart::table::Table;
 
@@ -37,8 +39,8 @@ pub(super) async fn answer(
     beside(cpu, move || Ok(render(status, rendering, &value))).await
 }
 
-/// `value` as JSON or as CSV. A CSV file has the items of a list, of the `results` of a page, or the one object. For
-/// short values, and for callers that do not block others.
+/// `value` as JSON or as a file, which has the items of a list, of the `results` of a page, or the one object. For short
+/// values, and for callers that do not block others.
 pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
     if rendering == Rendering::Json {
         return Response::json(status, value);
@@ -57,11 +59,19 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
         },
         _ => &[],
     };
+    match rendering.format() {
+        None | Some(Format::Csv) => Response::bytes(status, MEDIA_TYPE, of_objects(rows)),
+        Some(format) => objects::file(status, format, rows).unwrap_or_else(Response::from),
+    }
+}
+
+/// Objects as a CSV file.
+fn of_objects(rows: &[Value]) -> String {
     let mut columns = Columns::default();
     rows.iter().for_each(|row| columns.add(row));
     let mut text = columns.head();
     rows.iter().for_each(|row| columns.write(row, &mut text));
-    Response::bytes(status, MEDIA_TYPE, text)
+    text
 }
 
 /// A table of a page as a CSV file: all rows, numbers in full.

@@ -23,6 +23,7 @@ pub mod gzip;
 pub mod handler;
 pub mod limits;
 pub mod multipart;
+pub mod objects;
 pub mod openapi;
 pub mod operation;
 pub mod page;

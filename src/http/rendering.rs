@@ -1,7 +1,10 @@
 //! Formats of responses: [`Rendering`], and how one is chosen, by the path, the query or the headers of a request.
 
+use hyper::header::HeaderValue;
+
 use crate::request::Request;
 use crate::response::Problem;
+use weir_query::output::format::Format;
 
 /// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +13,53 @@ pub enum Rendering {
     Json,
     /// `text/csv`.
     Csv,
+    /// `application/x-ndjson`.
+    JsonLines,
+    /// `application/vnd.apache.parquet`.
+    Parquet,
+    /// `application/vnd.apache.arrow.stream`.
+    Arrow,
+}
+
+/// The formats of files: their names, which are also suffixes of paths, and their media types.
+pub const FILES: [(&str, Rendering, &str); 4] = [
+    ("csv", Rendering::Csv, "text/csv"),
+    ("jsonl", Rendering::JsonLines, "application/x-ndjson"),
+    ("parquet", Rendering::Parquet, "application/vnd.apache.parquet"),
+    ("arrow", Rendering::Arrow, "application/vnd.apache.arrow.stream"),
+];
+
+/// Names of the formats of SQL, as in [`FORMATS`].
+pub const NAMES: [&str; 6] = ["json", "jsonl", "csv", "table", "parquet", "arrow"];
+
+/// Formats of the result of SQL; the first is the default.
+pub const FORMATS: [(&str, Format); NAMES.len()] = [
+    ("json", Format::Json),
+    ("jsonl", Format::JsonLines),
+    ("csv", Format::Csv),
+    ("table", Format::Table),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+];
+
+/// Media types of these formats, and whether each is a text.
+pub(super) const MEDIA_TYPES: &[(&str, bool)] = &[
+    ("application/x-ndjson", true),
+    ("text/csv", true),
+    ("text/plain", true),
+    ("application/vnd.apache.parquet", false),
+    ("application/vnd.apache.arrow.stream", false),
+];
+
+/// The media type of a response in this format.
+pub fn media_type(format: Format) -> HeaderValue {
+    HeaderValue::from_static(match format {
+        Format::Json | Format::JsonLines => "application/x-ndjson",
+        Format::Csv => "text/csv; charset=utf-8",
+        Format::Table => "text/plain; charset=utf-8",
+        Format::Parquet => "application/vnd.apache.parquet",
+        Format::Arrow => "application/vnd.apache.arrow.stream",
+    })
 }
 
 /// The formats that an endpoint supports.
@@ -17,8 +67,8 @@ pub enum Rendering {
 pub enum Renderings {
     /// JSON only.
     Json,
-    /// JSON and CSV.
-    JsonOrCsv,
+    /// JSON, and those of [`FILES`].
+    JsonOrFile,
     /// The endpoint chooses by a field of the body, whatever the request accepts.
     Own,
 }
@@ -53,12 +103,10 @@ impl Rendering {
         if let Some(suffix) = suffix {
             return Ok(suffix);
         }
-        let has_csv = has == Renderings::JsonOrCsv;
-        match format {
-            Some("json") => return Ok(Self::Json),
-            Some("csv") if has_csv => return Ok(Self::Csv),
-            Some(_) => return Err(Problem::not_found("Not found.")),
-            None => {}
+        let has_files = has == Renderings::JsonOrFile;
+        if let Some(format) = format {
+            let found = Self::named(format).filter(|own| has_files || *own == Self::Json);
+            return found.ok_or_else(|| Problem::not_found("Not found."));
         }
         let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else {
             return Ok(Self::Json);
@@ -66,45 +114,79 @@ impl Rendering {
         let ranges = accept.split(',').map(|range| range.split(';').next().unwrap_or_default());
         let mut wanted = ranges.filter_map(|range| match range.trim() {
             "*/*" | "application/*" | "application/json" => Some(Self::Json),
-            "text/csv" | "text/*" if has_csv => Some(Self::Csv),
-            _ => None,
+            "text/*" if has_files => Some(Self::Csv),
+            other => {
+                let file = FILES.iter().find(|(_, _, media_type)| *media_type == other);
+                file.filter(|_| has_files).map(|(_, rendering, _)| *rendering)
+            }
         });
         wanted.next().ok_or_else(Problem::not_acceptable)
     }
 
     /// The path without a suffix such as `.csv`, and the format of the suffix.
     pub fn of_suffix(path: &str) -> (&str, Option<Self>) {
-        if let Some(stem) = path.strip_suffix(".csv") {
-            return (stem, Some(Self::Csv));
-        }
-        match path.strip_suffix(".json") {
-            Some(stem) => (stem, Some(Self::Json)),
+        let named = path.rsplit_once('.').and_then(|(stem, name)| Some((stem, Self::named(name)?)));
+        match named {
+            Some((stem, rendering)) => (stem, Some(rendering)),
             None => (path, None),
+        }
+    }
+
+    /// The format with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let file = FILES.iter().find(|(own, _, _)| *own == name);
+        file.map(|(_, rendering, _)| *rendering).or((name == "json").then_some(Self::Json))
+    }
+
+    /// The format of the rows in files of SQL; `None` for JSON, which is no file of rows.
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Self::Json => None,
+            Self::Csv => Some(Format::Csv),
+            Self::JsonLines => Some(Format::JsonLines),
+            Self::Parquet => Some(Format::Parquet),
+            Self::Arrow => Some(Format::Arrow),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rendering, Renderings};
+    use super::{FORMATS, NAMES, Rendering, Renderings};
     use crate::response::Response;
+
+    #[test]
+    fn formats_have_their_names() {
+        assert_eq!(FORMATS.map(|(name, _)| name), NAMES);
+    }
 
     /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if
     /// none is left), `Accept` chooses among them (406 if it cannot).
     #[test]
     fn the_rendering_is_negotiated() {
         use Rendering::{Csv, Json};
-        use Renderings::JsonOrCsv;
+        use Renderings::JsonOrFile;
         for (has, suffix, format, accept, expected) in [
-            (JsonOrCsv, None, None, None, Ok(Json)),
-            (JsonOrCsv, None, None, Some("*/*"), Ok(Json)),
-            (JsonOrCsv, None, None, Some("text/csv"), Ok(Csv)),
-            (JsonOrCsv, None, None, Some("text/html, text/csv;q=0.9, */*;q=0.1"), Ok(Csv)),
-            (JsonOrCsv, None, None, Some("text/html"), Err(406)),
-            (JsonOrCsv, None, Some("csv"), Some("application/json"), Ok(Csv)),
-            (JsonOrCsv, None, Some("json"), Some("text/csv"), Ok(Json)),
-            (JsonOrCsv, None, Some("xml"), None, Err(404)),
-            (JsonOrCsv, Some(Csv), None, Some("application/json"), Ok(Csv)),
+            (JsonOrFile, None, None, None, Ok(Json)),
+            (JsonOrFile, None, None, Some("*/*"), Ok(Json)),
+            (JsonOrFile, None, None, Some("text/csv"), Ok(Csv)),
+            (JsonOrFile, None, None, Some("text/html, text/csv;q=0.9, */*;q=0.1"), Ok(Csv)),
+            (JsonOrFile, None, None, Some("text/html"), Err(406)),
+            (JsonOrFile, None, Some("csv"), Some("application/json"), Ok(Csv)),
+            (JsonOrFile, None, Some("json"), Some("text/csv"), Ok(Json)),
+            (JsonOrFile, None, Some("xml"), None, Err(404)),
+            (JsonOrFile, Some(Csv), None, Some("application/json"), Ok(Csv)),
+            (JsonOrFile, None, Some("jsonl"), None, Ok(Rendering::JsonLines)),
+            (JsonOrFile, None, Some("arrow"), None, Ok(Rendering::Arrow)),
+            (
+                JsonOrFile,
+                None,
+                None,
+                Some("application/vnd.apache.parquet"),
+                Ok(Rendering::Parquet),
+            ),
+            (Renderings::Json, None, Some("parquet"), None, Err(404)),
+            (Renderings::Json, None, None, Some("application/x-ndjson"), Err(406)),
             (Renderings::Json, None, None, Some("text/csv"), Err(406)),
             (Renderings::Json, None, Some("csv"), None, Err(404)),
             (Renderings::Json, None, None, Some(""), Ok(Json)),

@@ -31,7 +31,9 @@ use weir_identity::view::View as IdentityView;
 use weir_query::events::event_property::whole_text;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
+use weir_query::kernel::files::File;
 use weir_query::kernel::view::View;
+use weir_query::output::format::Format;
 
 /// Most events that are sampled for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
@@ -136,6 +138,25 @@ pub fn latest(
     })
 }
 
+/// The events that match `question` as a file, newest first: those after the first `offset`, or `limit` of these. It
+/// has the columns of [`EventRow`], and any number of rows.
+pub fn file(
+    engine: &Engine,
+    project: ProjectId,
+    question: EventsQuestion,
+    (offset, limit): (usize, Option<usize>),
+    format: Format,
+) -> BoxFuture<'_, Result<File, QueryError>> {
+    Box::pin(async move {
+        engine.note_events_named(project, question.event.as_deref());
+        let (_, rows) = question.rows(engine, project).await?;
+        let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
+        let columns: Vec<Expr> = COLUMNS.iter().map(|name| col(*name)).collect();
+        let rows = rows.sort(order)?.limit(offset, limit)?.select(columns)?;
+        engine.file_of(project, rows, format).await
+    })
+}
+
 /// The event with this id.
 pub fn by_id(
     engine: &Engine,
@@ -180,6 +201,11 @@ pub fn values(
 }
 
 impl EventsQuestion {
+    /// A query that no event matches.
+    pub fn of_nothing() -> Self {
+        Self { before: Some(UnixMicros(i64::MIN)), ..Self::default() }
+    }
+
     /// The events that match, in a view that contains every acknowledged event.
     async fn rows(
         self,

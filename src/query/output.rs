@@ -6,4 +6,5 @@ pub mod formulas;
 pub mod lists;
 pub(super) mod plain;
 pub mod rows;
+pub mod table;
 pub mod value_rows;

@@ -127,8 +127,13 @@ pub fn code(id: &str, text: &str) -> Markup {
 }
 
 /// File formats: the name in addresses and the displayed one.
-pub const FILES: [(&str, &str); 4] =
-    [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"), ("arrow", "Arrow")];
+pub const FILES: [(&str, &str); 5] = [
+    ("csv", "CSV"),
+    ("json", "JSON"),
+    ("jsonl", "JSON lines"),
+    ("parquet", "Parquet"),
+    ("arrow", "Arrow"),
+];
 
 /// Download links of the page's data in each format; `link` makes the address of one.
 pub fn files(link: impl Fn(&str) -> String) -> Markup {

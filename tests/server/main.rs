@@ -122,6 +122,7 @@ mod sharing;
 mod standby;
 mod starts;
 mod stickiness;
+mod streams;
 mod support;
 mod table_damage;
 mod time_zones;

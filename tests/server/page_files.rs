@@ -136,7 +136,7 @@ fn lists_and_charts_are_files_in_every_format() {
             None => shown,
         };
         let html = String::from_utf8_lossy(&shown.body).into_owned();
-        for format in ["csv", "json", "parquet", "arrow"] {
+        for format in ["csv", "json", "jsonl", "parquet", "arrow"] {
             assert!(html.contains(&format!("data-file=\"{format}\"")), "{path}: {format}: {html}");
             let answer = server.get(&link(format));
             assert_eq!(answer.status, 200, "{path} {format}: {answer}");
@@ -150,6 +150,12 @@ fn lists_and_charts_are_files_in_every_format() {
         }
         let csv = String::from_utf8(server.get(&link("csv")).body).expect("UTF-8");
         assert!(csv.lines().count() > count, "{path}: {csv}");
+        let lines = String::from_utf8(server.get(&link("jsonl")).body).expect("UTF-8");
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), count, "{path}");
+        let has_column = |row: &Value| row.get(column).is_some();
+        assert!(lines.iter().any(has_column), "{path}: {lines:?}");
         let refused = server.get(&link("xlsx"));
         assert_eq!(refused.status, 400, "{path}: {refused}");
     }

@@ -63,8 +63,8 @@ pub struct StorageConfig {
     /// often, too large keeps deleted data on disk longer [range: 10ms to 30d]
     #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = time("10ms", "30d"))]
     pub deletion_interval: Duration,
-    /// Age at which files that a merge replaced are removed. Too small takes files from other engines that
-    /// still read them, too large takes disk space [range: 100ms to 1d]
+    /// Age at which files that a merge replaced are removed, once no query of this server reads them any more. Too
+    /// small takes files from other engines that still read them, too large takes disk space [range: 100ms to 1d]
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = time("100ms", "1d"))]
     pub vacuum_grace: Duration,
     /// Age at which a file of persons, or of their distinct ids, is rewritten, if one in 64 has changed, or any of at

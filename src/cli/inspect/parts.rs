@@ -10,10 +10,10 @@ use bytesize::ByteSize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::cli::client;
 use crate::cli::failure::explain;
 use crate::cli::inspect::tables::open_table;
 use crate::cli::inspect::usage::Usage;
-use crate::cli::server;
 use weir_app::copy::{CopyError, Source};
 use weir_app::directory::flushed;
 use weir_app::overview::Overview;
@@ -77,8 +77,8 @@ impl Parts {
         let mut server = None;
         let overview = match source {
             Ok(Source::Server(address)) => {
-                let url = format!("{}/_internal/overview", address.url);
-                let response = server::ask(&url, &address.secret, &Value::Null);
+                let path = "/_internal/overview";
+                let response = client::ask(&address.url, path, &address.secret, &Value::Null);
                 let answer = runtime.block_on(response);
                 server = Some((address.pid, address.url.clone()));
                 answer.and_then(|body| Ok(serde_json::from_slice(&body)?))

@@ -4,22 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode, Uri, header};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use indicatif::ProgressBar;
 
+use crate::cli::client::{Connections, address};
 use crate::cli::load::bodies::{Bodies, Body, Compression};
 use crate::cli::load::report::Tally;
 use weir_base::clock::Clock;
 
 /// A pool of connections that are kept open.
-pub(super) type Http = Client<HttpConnector, Full<Bytes>>;
+pub(super) type Http = Connections<Full<Bytes>>;
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,9 +40,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(url: &str, path: &str, compression: Compression) -> anyhow::Result<Self> {
-        let address = format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'));
-        let uri: Uri = address.parse().with_context(|| format!("{address} is no address"))?;
-        anyhow::ensure!(uri.scheme_str() == Some("http"), "{address} is not an http:// address");
+        let uri = address(url, path)?;
         Ok(Self { uri, content_encoding: compression.content_encoding() })
     }
 }
@@ -82,14 +77,6 @@ pub(super) struct Drive {
     /// Requests begun.
     pub(super) requests: AtomicU64,
     pub(super) progress: ProgressBar,
-}
-
-/// A pool without a limit of its own: each worker has one request under way.
-pub(super) fn connections() -> Http {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(Duration::from_secs(5)));
-    Client::builder(TokioExecutor::new()).build(connector)
 }
 
 /// The loop of one connection: sends bodies one after the other until there are no more, the time is up, or

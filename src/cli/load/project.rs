@@ -2,10 +2,11 @@
 //! directory of this machine, with its secret.
 
 use anyhow::{Context, bail};
+use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::cli::load::LoadArgs;
-use crate::cli::server;
+use crate::cli::client::{Server, whole};
 use weir_app::lock::{DirectoryLock, Holder};
 
 /// A new project.
@@ -32,13 +33,13 @@ pub(super) async fn make(args: &LoadArgs, name: &str) -> anyhow::Result<Made> {
             (url, "_internal/project", secret)
         }
     };
-    let address = format!("{}/{path}", url.trim_end_matches('/'));
-    let answer = server::ask(&address, &key, &json!({"name": name})).await?;
-    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let server = Server::new(&url, &key, &args.tls)?;
+    let answer = server.send(Method::POST, path, Some(&json!({"name": name}))).await?;
+    let answer: Value = serde_json::from_slice(&whole(answer).await?).unwrap_or_default();
     let id = answer.get("id").and_then(Value::as_i64);
     let token = answer.get("api_token").and_then(Value::as_str);
     let (id, token) =
-        id.zip(token).with_context(|| format!("{address} answers with no project"))?;
+        id.zip(token).with_context(|| format!("{url} answers with no project"))?;
     Ok(Made { id, token: token.to_owned(), url })
 }
 

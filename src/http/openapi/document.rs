@@ -12,7 +12,7 @@ use crate::openapi::components::{component, parameter};
 use crate::openapi::{
     Body, Kind, Paging, Parameter, SchemaOf, Shape, Success, Words, components, sdk,
 };
-use crate::rendering::Renderings;
+use crate::rendering::{MEDIA_TYPES, Renderings};
 use crate::table::{Endpoint, TABLE};
 
 /// What holds for all endpoints.
@@ -283,9 +283,10 @@ impl Schemas {
                 response.entry("content").or_insert_with(|| json!({}));
             }
             if let Some(Value::Object(content)) = response.get_mut("content") {
-                let csv = ("text/csv", true);
-                let csv = (endpoint.renderings == Renderings::JsonOrCsv).then_some(&csv);
-                for (media_type, is_text) in shape.files.iter().chain(csv) {
+                let has_files = endpoint.renderings == Renderings::JsonOrFile;
+                let of_rows = MEDIA_TYPES.iter().filter(|(name, _)| *name != "text/plain");
+                let of_rows = of_rows.filter(|_| has_files);
+                for (media_type, is_text) in shape.files.iter().chain(of_rows) {
                     let schema = match is_text {
                         true => json!({"type": "string"}),
                         false => json!({"type": "string", "format": "binary"}),
@@ -327,7 +328,7 @@ fn query_parameters(endpoint: &Endpoint, shape: &Shape, has_body: bool) -> Vec<V
     let is_filter_in_body = has_body && endpoint.methods().any(|method| method == "GET");
     let is_here = |own: &&Parameter| !is_filter_in_body || matches!(own.kind, Kind::Shared);
     let own = shape.query.iter().filter(is_here).map(parameter);
-    let format = (endpoint.renderings == Renderings::JsonOrCsv).then_some("format");
+    let format = (endpoint.renderings == Renderings::JsonOrFile).then_some("format");
     let shared = paging.iter().copied().chain(format);
     own.chain(shared.map(|name| component("parameters", name))).collect()
 }

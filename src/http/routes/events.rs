@@ -23,8 +23,9 @@ use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query;
+use crate::routes::query::answer;
 use crate::rows::LONG_PAGE_MAX_BYTES;
-use crate::{csv, fields};
+use crate::{csv, fields, objects};
 use weir_api::events as api;
 use weir_api::nodes::check::check_filters;
 use weir_app::App;
@@ -36,6 +37,8 @@ use weir_event::predicate::moment::{Moment, Now};
 use weir_insights::events;
 use weir_insights::events::{EventRow, EventsQuestion, ValuesQuestion};
 use weir_insights::filters::Filters;
+use weir_query::kernel::files::File;
+use weir_query::output::format::Format;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -63,6 +66,20 @@ input! {
         /// A JSON list of columns
         query select: Columns,
         query orderBy: NewestFirst,
+        query is_limited: IsLimited,
+    }
+}
+
+/// Whether the request has a `limit`, without which a file has all events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IsLimited(bool);
+
+impl InQuery for IsLimited {
+    /// The parameter is that of the page.
+    fn describe(_: &'static str, _: &'static str, _: &mut Shape) {}
+
+    fn take(request: &Request, _: &'static str) -> Result<Self, Problem> {
+        Ok(Self(sent(request, "limit").is_some()))
     }
 }
 
@@ -78,8 +95,10 @@ pub enum Newest {
         /// The events that fit into the page.
         rows: PageRows<api::Event>,
     },
-    /// As a file.
+    /// As CSV in PostHog's form, which has a page.
     File(api::Events),
+    /// As a file of all of them.
+    All(Format, File),
     /// Selected columns.
     Table(Page, api::Table),
 }
@@ -92,7 +111,7 @@ impl Items for Newest {
     fn has_next(&self) -> bool {
         match self {
             Self::Page { page, found, rows } => rows.count() < *found || *found == page.limit,
-            Self::File(_) => false,
+            Self::File(_) | Self::All(..) => false,
             Self::Table(page, table) => table.results.len() == page.limit,
         }
     }
@@ -104,7 +123,7 @@ impl Newest {
         match self {
             Self::Page { rows, .. } => rows.into_values(),
             Self::File(events) => events.results,
-            Self::Table(..) => Vec::new(),
+            Self::All(..) | Self::Table(..) => Vec::new(),
         }
     }
 }
@@ -128,8 +147,14 @@ impl Output for Newest {
                 let events = api::Events { next: next(&page, rows.count()), results: Vec::new() };
                 Ok(Response::counted_json(StatusCode::OK, &rows.within(&events)?))
             }
+            Self::All(format, file) => Ok(answer::file(format, file)),
             Self::File(events) => csv::answer(cpu, StatusCode::OK, reply.rendering, events).await,
             Self::Table(page, table) => {
+                let format = reply.rendering.format().filter(|format| *format != Format::Csv);
+                if let Some(format) = format {
+                    let file = move || objects::of_rows(format, &table.columns, &table.results);
+                    return beside(cpu, file).await;
+                }
                 let table = api::Table { next: next(&page, page.limit), ..table };
                 csv::answer(cpu, StatusCode::OK, reply.rendering, table).await
             }
@@ -145,6 +170,14 @@ impl Operation for List {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (page, columns) = (self.page, self.select.0.clone());
         let (app, project) = (&cx.app, cx.who.project.id);
+        let format = cx.rendering.format().filter(|format| *format != Format::Csv);
+        if let Some(format) = format.filter(|_| columns.is_empty()) {
+            let part = (page.offset, self.is_limited.0.then_some(page.limit));
+            let question = self.question(app, project).await?;
+            let question = question.unwrap_or_else(EventsQuestion::of_nothing);
+            let file = events::file(&app.engine, project, question, part, format).await;
+            return Ok(Newest::All(format, file.map_err(query::problem)?));
+        }
         let rows = match self.question(app, project).await? {
             Some(question) => {
                 let part = (page.offset, page.limit);

@@ -20,7 +20,6 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::csv;
 use crate::fields::refused;
 use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::input;
@@ -32,6 +31,7 @@ use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::query::question::Question;
 use crate::routes::query::{insight, status};
+use crate::{csv, objects};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
 use weir_api::insights::value::{AsSent, BreakdownValue, Number, PersonsUrl};
@@ -48,6 +48,7 @@ use weir_insights::legacy::Filter;
 use weir_insights::lifecycle::legacy::lifecycle_query;
 use weir_insights::stickiness::legacy::stickiness_query;
 use weir_insights::{InsightError, ProjectSettings, legacy};
+use weir_query::output::format::Format;
 
 /// Parameters that select the persons of a point, or control how a result is obtained; they do not identify the
 /// insight.
@@ -148,7 +149,7 @@ async fn series_of(
     beside(&cx.app.node.cpu, show).await
 }
 
-/// The response with series and the URLs of the persons behind their points; as a CSV file without URLs.
+/// The response with series and the URLs of the persons behind their points; as a file without URLs.
 fn shown(
     told: OlderAnswer<Vec<Series>>,
     (filter, project): (&Filter, i64),
@@ -156,7 +157,7 @@ fn shown(
     (settings, rendering): (&ProjectSettings, Rendering),
 ) -> SeriesAnswer {
     let mut series = told.result;
-    if rendering == Rendering::Csv {
+    if rendering != Rendering::Json {
         return file(&series);
     }
     let points = series.iter().map(|series| series.days.len().max(1));
@@ -174,7 +175,7 @@ fn shown(
     SeriesAnswer::Answer(TrendAnswer::of(told.how.computed(settings), series), next)
 }
 
-/// A CSV file with one row per series: its label, and its value in each interval, in columns named by the labels of the
+/// A file with one row per series: its label, and its value in each interval, in columns named by the labels of the
 /// intervals. Where clocks go back, two hours of a day have the same label, and a column each.
 fn file(series: &[Series]) -> SeriesAnswer {
     let mut head = vec!["series".to_owned()];
@@ -209,7 +210,7 @@ fn file(series: &[Series]) -> SeriesAnswer {
 pub enum SeriesAnswer {
     /// The series, and the offset of further values of the breakdown, if there are any.
     Answer(TrendAnswer, Option<usize>),
-    /// Header and rows of a CSV file.
+    /// Header and rows of a file.
     File(Vec<String>, Vec<Vec<Value>>),
 }
 
@@ -221,7 +222,14 @@ impl Output for SeriesAnswer {
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         let cpu = &reply.app.node.cpu;
         match self {
-            Self::File(head, lines) => beside(cpu, move || Ok(csv::of_lines(&head, &lines))).await,
+            Self::File(head, lines) => {
+                let format = reply.rendering.format().filter(|format| *format != Format::Csv);
+                let file = move || match format {
+                    Some(format) => objects::of_rows(format, &head, &lines),
+                    None => Ok(csv::of_lines(&head, &lines)),
+                };
+                beside(cpu, file).await
+            }
             Self::Answer(answer, further) => {
                 let public_url = reply.app.node.config.http.public_url.as_deref();
                 let next = further.map(|further| {

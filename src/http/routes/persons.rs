@@ -24,7 +24,6 @@ use crate::operation::input::{Needed, input};
 use crate::operation::output::{Items, Long, Never, Output, PageRows, Paged, Reply};
 use crate::operation::{Context, Operation};
 use crate::page::Page;
-use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::activity::Logged;
 use crate::routes::persons::body::{listed, retrieved};
@@ -49,7 +48,7 @@ const LISTED_IDS_MAX: usize = 1000;
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 input! {
-    /// Persons, newest first. CSV contains the whole list, whatever page is requested.
+    /// Persons, newest first. A file contains the whole list, whatever page is requested.
     pub struct List {
         query filters: Filters,
         query page: Page,
@@ -100,7 +99,7 @@ impl Output for Persons {
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         match self {
             Self::Page(page) => page.respond(reply).await,
-            Self::File(file) => file.respond(reply.app).await,
+            Self::File(file) => Ok(file.respond()),
         }
     }
 }
@@ -123,8 +122,8 @@ impl Operation for List {
             question.changed_since =
                 Some(cx.metadata().records_since(after).await.map_err(problem)?);
         }
-        if cx.rendering == Rendering::Csv {
-            return Export::of(cx, question).await.map(Persons::File);
+        if let Some(format) = cx.rendering.format() {
+            return Export::of(cx, question, format).await.map(Persons::File);
         }
         let found = app.engine.find_persons(project.id, question, page.part()).await;
         let found = found.map_err(query::problem)?;

@@ -54,9 +54,9 @@ pub(super) const fn op<O: Operation>(
 }
 
 impl Endpoint {
-    /// The same, where the response may also be CSV.
-    pub(super) const fn or_csv(mut self) -> Self {
-        self.renderings = Renderings::JsonOrCsv;
+    /// The same, where the response may also be a file: CSV, JSON lines, Parquet, Arrow.
+    pub(super) const fn or_file(mut self) -> Self {
+        self.renderings = Renderings::JsonOrFile;
         self
     }
 

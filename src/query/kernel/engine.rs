@@ -14,7 +14,6 @@ use datafusion::execution::SessionState;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 
 use crate::guard::{Pools, Running};
 use crate::kernel::admission::{Admission, Caller, Permit, Work};
@@ -40,8 +39,6 @@ use weir_metadata::error::MetadataError;
 use weir_progress::Progress;
 use weir_progress::barrier::ReadBarrier;
 
-/// Pieces of a result that may be buffered for a slow reader.
-const PIECES_QUEUE: usize = 4;
 /// A cheap handle on the engine, for the queries of one caller; clones share the engine.
 #[derive(Clone)]
 pub struct Engine {
@@ -310,25 +307,6 @@ impl Engine {
             Ok(Err(error)) => Err(given_up(error)),
             Err(_) => Err(QueryError::Timeout(limit)),
         }
-    }
-
-    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
-    /// a failed send that the reader is gone.
-    ///
-    /// # Errors
-    ///
-    /// Too many queries are running.
-    pub async fn produce<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(mpsc::Sender<T>) + Send + 'static,
-    ) -> Result<mpsc::Receiver<T>, QueryError> {
-        let permit = self.permit().await?;
-        let (sender, receiver) = mpsc::channel(PIECES_QUEUE);
-        self.shared.runtime.spawn_blocking(move || {
-            let _permit = permit;
-            work(sender);
-        });
-        Ok(receiver)
     }
 
     /// Acquires the right to run one list or look-up; waits for at most the query time limit.

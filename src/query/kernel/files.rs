@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::dataframe::DataFrame;
 use datafusion::execution::memory_pool::MemoryPool;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::kernel::apart::spawned;
 use crate::kernel::engine::{Engine, GatheredRows, too_long};
@@ -122,6 +124,60 @@ impl Engine {
             return written.map(File::Whole);
         }
         self.encoded(self.rows(project, planning).await?, format).begun().await
+    }
+
+    /// The rows of a plan of `project` as `format`, in a slot of SQL; see [`Engine::file`].
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`]; further errors may come with the parts of a long file.
+    pub async fn file_of(
+        &self,
+        project: ProjectId,
+        rows: DataFrame,
+        format: Format,
+    ) -> Result<File, QueryError> {
+        let answer = self.rows(project, std::future::ready(Ok(rows))).await?;
+        self.encoded(answer, format).begun().await
+    }
+
+    /// Runs `work` on a thread that may wait for the disk, and returns the file whose parts it sends. It notices by a
+    /// failed send that the reader is gone, or that `query-stream-timeout` is over.
+    ///
+    /// # Errors
+    ///
+    /// Too many queries are running, or those that `work` sends.
+    pub async fn produced(
+        &self,
+        work: impl FnOnce(&mpsc::Sender<Result<Bytes, QueryError>>) + Send + 'static,
+    ) -> Result<File, QueryError> {
+        let permit = self.permit().await?;
+        let (parts, mut made) = mpsc::channel(PIECES_QUEUE);
+        let thread = self.shared.runtime.spawn_blocking(move || {
+            let _permit = permit;
+            work(&parts);
+        });
+        let (sender, rest) = mpsc::channel(1);
+        let limit = self.shared.settings.query_stream_timeout;
+        let passing = async move {
+            let all = async {
+                while let Some(part) = made.recv().await {
+                    // A reader that hung up drops this task.
+                    let _ = sender.send(part).await;
+                }
+            };
+            let outcome = match timeout(limit, all).await {
+                Ok(()) => thread.await.map_err(broken_down),
+                Err(_) => Err(QueryError::Timeout(limit)),
+            };
+            // The thread ends, whether the error is read or not.
+            drop(made);
+            if let Err(error) = outcome {
+                let _ = sender.send(Err(error)).await;
+            }
+        };
+        let task = spawned(&self.shared.runtime, passing);
+        Pieces { first: None, rest, task: Some(task) }.begun().await
     }
 
     /// The rows of `answer` in `format`, which are encoded as fast as the reader takes them.

@@ -1,4 +1,5 @@
-//! Writing of rows of JSON values, such as those of a list, as Parquet or Arrow: [`written`].
+//! Writing of rows of JSON values, such as those of a list, as Parquet or Arrow: all at once ([`written`]), or part by
+//! part ([`ValueFile`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,10 +7,11 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
 };
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use serde_json::Value;
 
+use crate::output::encoder::Encoder;
 use crate::output::format::Format;
 use crate::output::rows;
 
@@ -25,20 +27,92 @@ pub fn written(
     rows: &[Vec<Value>],
 ) -> Result<Vec<u8>, ArrowError> {
     let columns: Vec<ArrayRef> = (0..names.len()).map(|at| column(rows, at)).collect();
-    let mut taken = HashSet::new();
-    let fields: Vec<Field> = names
-        .iter()
-        .zip(&columns)
-        .map(|(name, column)| {
-            Field::new(unlike(name, &mut taken), column.data_type().clone(), true)
-        })
-        .collect();
+    let fields = distinct(names).into_iter().zip(&columns);
+    let fields = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+    let fields: Vec<Field> = fields.collect();
     let schema = Arc::new(Schema::new(fields));
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
     let mut file = Vec::new();
     rows::write(format, &schema, &[batch], &mut file)?;
     Ok(file)
+}
+
+/// The type of a column that is known before its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers of 64 bits.
+    Whole,
+    /// True or false.
+    Flag,
+    /// Texts; other values are written as JSON.
+    Text,
+}
+
+/// A file with known columns that is written part by part. Values of another type than their column are null.
+pub struct ValueFile {
+    encoder: Encoder,
+    schema: SchemaRef,
+    kinds: Vec<Kind>,
+}
+
+impl ValueFile {
+    /// A file without rows.
+    ///
+    /// # Errors
+    ///
+    /// The format is not written part by part.
+    pub fn new(format: Format, columns: &[(&str, Kind)]) -> Result<Self, ArrowError> {
+        let data_type = |kind: &Kind| match kind {
+            Kind::Whole => DataType::Int64,
+            Kind::Flag => DataType::Boolean,
+            Kind::Text => DataType::Utf8,
+        };
+        let fields = columns.iter().map(|(name, kind)| Field::new(*name, data_type(kind), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let kinds = columns.iter().map(|(_, kind)| *kind).collect();
+        Ok(Self { encoder: Encoder::new(format, &schema)?, schema, kinds })
+    }
+
+    /// Adds rows with a value for each column, and returns what is written of the file since the last call.
+    ///
+    /// # Errors
+    ///
+    /// The texts of a column take more than 2 GiB.
+    pub fn add(&mut self, rows: &[Vec<Value>]) -> Result<Vec<u8>, ArrowError> {
+        let columns = self.kinds.iter().enumerate();
+        let columns = columns.map(|(at, kind)| typed(rows, at, *kind)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        self.encoder.write(&batch)?;
+        Ok(self.encoder.take())
+    }
+
+    /// The end of the file.
+    ///
+    /// # Errors
+    ///
+    /// A bug.
+    pub fn finish(self) -> Result<Vec<u8>, ArrowError> {
+        self.encoder.finish()
+    }
+}
+
+fn typed(rows: &[Vec<Value>], at: usize, kind: Kind) -> ArrayRef {
+    let values = rows.iter().map(|row| row.get(at).filter(|value| !value.is_null()));
+    match kind {
+        Kind::Whole => Arc::new(values.map(|own| own?.as_i64()).collect::<Int64Array>()),
+        Kind::Flag => Arc::new(values.map(|own| own?.as_bool()).collect::<BooleanArray>()),
+        Kind::Text => Arc::new(values.map(|own| own.map(text)).collect::<StringArray>()),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn column(rows: &[Vec<Value>], at: usize) -> ArrayRef {
@@ -55,14 +129,16 @@ fn column(rows: &[Vec<Value>], at: usize) -> ArrayRef {
             return Arc::new(values().map(|own| own?.as_bool()).collect::<BooleanArray>());
         }
     }
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     Arc::new(values().map(|own| own.map(text)).collect::<StringArray>())
 }
 
-/// A name that no earlier column has: readers find columns by name.
+/// The names of columns, each once: readers find columns by name.
+pub fn distinct(names: &[String]) -> Vec<String> {
+    let mut taken = HashSet::new();
+    names.iter().map(|name| unlike(name, &mut taken)).collect()
+}
+
+/// A name that no earlier column has.
 fn unlike(name: &str, taken: &mut HashSet<String>) -> String {
     let numbers = (2_usize..).map(|number| format!("{name} ({number})"));
     let mut names = std::iter::once(name.to_owned()).chain(numbers);
@@ -80,7 +156,7 @@ mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
     use serde_json::{Value, json};
 
-    use super::written;
+    use super::{Kind, ValueFile, written};
     use crate::output::format::Format;
 
     fn rows() -> (Vec<String>, Vec<Vec<Value>>) {
@@ -121,6 +197,25 @@ mod tests {
         assert_eq!(batch.column(3).as_string::<i32>().value(1), "7");
         assert_eq!(batch.column(4).as_string::<i32>().value(0), "{\"k\":[1]}");
         assert_eq!(batch.column(5).null_count(), 2);
+    }
+
+    #[test]
+    fn columns_can_be_known_before_their_values() {
+        let columns = [("n", Kind::Whole), ("is", Kind::Flag), ("t", Kind::Text)];
+        let mut file = ValueFile::new(Format::Arrow, &columns).unwrap();
+        let mut bytes = file.add(&[vec![Value::Null, Value::Null, json!([1, "a"])]]).unwrap();
+        bytes.extend(
+            file.add(&[vec![json!(7), json!(true), json!("x")], vec![json!("7")]]).unwrap(),
+        );
+        bytes.extend(file.finish().unwrap());
+        let batches: Vec<_> =
+            StreamReader::try_new(&*bytes, None).unwrap().map(Result::unwrap).collect();
+        let [first, second] = &batches[..] else { panic!("two batches") };
+        assert_eq!(first.column(2).as_string::<i32>().value(0), "[1,\"a\"]");
+        assert_eq!((first.column(0).null_count(), first.column(1).null_count()), (1, 1));
+        assert_eq!(second.column(0).as_primitive::<Int64Type>().value(0), 7);
+        assert!(second.column(1).as_boolean().value(0));
+        assert_eq!(second.column(0).null_count(), 1, "a text is no number");
     }
 
     #[test]

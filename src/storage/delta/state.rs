@@ -1,7 +1,7 @@
 //! In-memory state of a Delta table: replays commits, and checks edits for conflicts. Pure: no I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
 use hashbrown::HashSet;
@@ -35,6 +35,8 @@ pub(super) struct State {
     /// Tombstones: time of the removal of a file in milliseconds since 1970, by path. Contains files until a
     /// vacuum finds them deleted.
     pub(super) tombstones: HashMap<String, i64>,
+    /// Removed files that a reader of this process still had when they were last looked at, by path.
+    read: HashMap<String, Weak<DataFile>>,
     /// The last transaction of each application.
     transactions: BTreeMap<String, Transaction>,
     /// Applications for which another handle has committed since this state was loaded.
@@ -190,6 +192,7 @@ impl State {
             live: BTreeMap::new(),
             missing: HashSet::new(),
             tombstones: HashMap::new(),
+            read: HashMap::new(),
             transactions: BTreeMap::new(),
             foreign: HashSet::new(),
         }
@@ -209,7 +212,9 @@ impl State {
             self.columns = columns;
         }
         for (path, removed_at) in change.remove {
-            self.live.remove(&path);
+            if let Some(live) = self.live.remove(&path) {
+                self.read.insert(path.clone(), Arc::downgrade(&live.file));
+            }
             self.missing.remove(&path);
             self.tombstones.insert(path, removed_at);
         }
@@ -258,6 +263,26 @@ impl State {
         }
         self.missing = older.missing;
         self.missing.retain(|path| self.live.contains_key(path));
+        self.read = older.read;
+        for (path, before) in older.live {
+            match self.live.get_mut(&path) {
+                // Its readers have this one.
+                Some(live) if live.file == before.file => live.file = before.file,
+                _ => {
+                    self.read.insert(path, Arc::downgrade(&before.file));
+                }
+            }
+        }
+    }
+
+    /// Forgets the removed files that no reader has any more.
+    pub(super) fn forget_unread(&mut self) {
+        self.read.retain(|_, file| file.strong_count() > 0);
+    }
+
+    /// Whether a removed file is part of a version that somebody in this process still has.
+    pub(super) fn is_read(&self, path: &str) -> bool {
+        self.read.get(path).is_some_and(|file| file.strong_count() > 0)
     }
 
     pub(super) fn table_version(&self) -> TableVersion {

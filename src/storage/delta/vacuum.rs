@@ -28,10 +28,11 @@ struct Doomed {
 
 impl DeltaTable {
     /// Deletes data files that were removed from the table at least `grace` ago, and orphans of that age,
-    /// which a process that ended before its commit has left. Returns their paths.
+    /// which a process that ended before its commit has left. Returns their paths. Files of versions that are
+    /// in use in this process are left to a later vacuum.
     ///
-    /// `grace` must exceed the duration of the longest query, which reads one version to its end, and the
-    /// time from writing a file to committing it.
+    /// `grace` must exceed the duration of the longest query of other processes, which reads one version to
+    /// its end, and the time from writing a file to committing it.
     ///
     /// # Errors
     ///
@@ -47,6 +48,7 @@ impl DeltaTable {
         let files = data_files(&shared.log).await?;
         let mut writer = shared.writer.lock().await;
         shared.catch_up(&mut writer).await?;
+        writer.state.forget_unread();
         let grace = i64::try_from(grace.as_micros()).unwrap_or(i64::MAX);
         let latest = UnixMicros(shared.clock.now().0.saturating_sub(grace));
         let doomed = doomed(&writer, &files, latest);
@@ -70,8 +72,11 @@ impl DeltaTable {
         let latest = UnixMicros(shared.clock.now().0.saturating_sub(grace));
         let mut writer = shared.writer.lock().await;
         shared.catch_up(&mut writer).await?;
+        writer.state.forget_unread();
         let due = writer.state.tombstones.iter();
-        let due = due.filter(|(_, removed_at)| removed_before(**removed_at) <= latest);
+        let due = due.filter(|(path, removed_at)| {
+            removed_before(**removed_at) <= latest && !writer.state.is_read(path)
+        });
         let due: Vec<String> = due.map(|(path, _)| path.clone()).collect();
         drop(writer);
         let is_data = |path: &&String| path.ends_with(DATA_FILE_SUFFIX);
@@ -174,6 +179,7 @@ fn doomed(writer: &Writer, files: &[ObjectMeta], latest: UnixMicros) -> Doomed {
             continue;
         }
         match writer.state.tombstones.get(path) {
+            Some(_) if writer.state.is_read(path) => {}
             Some(removed_at) if removed_before(*removed_at) <= latest => {
                 doomed.removed.push(file.location.clone());
             }

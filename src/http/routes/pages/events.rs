@@ -98,8 +98,8 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let api: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
     if let Some(format) = files::wanted(&visit)? {
         let named = ("events", format);
-        // In files of SQL, columns keep their types.
-        let sql = shown::sql(&wanted, files::ROWS).filter(|_| files::has_types(format));
+        // Files of SQL have all rows, and columns with types.
+        let sql = shown::sql(&wanted, files::ROWS).filter(|_| files::is_of_sql(format));
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
         }

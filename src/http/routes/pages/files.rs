@@ -1,31 +1,33 @@
-//! Content of a page as a file: CSV and JSON for people, Parquet and Arrow for programs. A file has more rows than a
-//! page, up to the limits of the API.
+//! Content of a page as a file: CSV and JSON for people, JSON lines, Parquet and Arrow for programs. Files of SQL, and of
+//! lists that SQL can express, have all rows, and are sent while they are computed; those of other lists have
+//! [`ROWS_MAX`].
 
 use hyper::StatusCode;
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::beside::beside;
 use crate::operation::Operation;
 use crate::operation::output::Items;
-use crate::rendering::Rendering;
+use crate::rendering::{FORMATS, Rendering};
 use crate::response::{Problem, Response};
 use crate::routes::pages::visit::{Asking, Sent, Visit, file};
-use crate::routes::query::answer::{Answer, FORMATS, media_type};
+use crate::routes::query::answer::Answer;
 use crate::routes::query::{Query, answer};
-use crate::{csv, page};
+use crate::{csv, objects, page};
 use weir_api::query::Rows;
 use weir_base::error::Kind;
 use weir_query::output::format::Format;
-use weir_query::output::value_rows;
 use weir_web::chart::table::{Cell, Table};
 use weir_web::parts;
 use weir_web::parts::{Elsewhere, FILES};
 use weir_web::state::curl;
 use weir_web::state::sql::OF_LISTS;
 
-/// Most rows of a file.
-pub(super) const ROWS: &str = "10000";
+/// The limit of the SQL of a file: none.
+pub(super) const ROWS: &str = "ALL";
+
+/// Most rows of a file that is no file of SQL.
 const ROWS_MAX: usize = 10_000;
 
 /// The format of the requested file; `None` if the page itself is requested.
@@ -73,34 +75,13 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
 
 /// A file with one row per object.
 pub(super) fn of_objects(rows: &[Value], (name, format): (&str, &str)) -> Result<Sent, Problem> {
-    let response = match format {
-        "json" => csv::render(StatusCode::OK, Rendering::Json, &rows),
-        "csv" => csv::render(StatusCode::OK, Rendering::Csv, &rows),
-        format => {
-            let objects: Vec<&Map<String, Value>> =
-                rows.iter().filter_map(Value::as_object).collect();
-            let mut names: Vec<String> = Vec::new();
-            for name in objects.iter().flat_map(|row| row.keys()) {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
-            }
-            let cell = |row: &Map<String, Value>, name: &String| {
-                row.get(name).cloned().unwrap_or_default()
-            };
-            let row = |row: &&Map<String, Value>| -> Vec<Value> {
-                names.iter().map(|name| cell(row, name)).collect()
-            };
-            let rows: Vec<Vec<Value>> = objects.iter().map(row).collect();
-            binary(format, &names, &rows)?
-        }
-    };
-    Ok(named(response, name, format))
+    let rendering = Rendering::named(format).unwrap_or(Rendering::Json);
+    Ok(named(csv::render(StatusCode::OK, rendering, &rows), name, format))
 }
 
-/// Whether columns have types in files of this format.
-pub(super) fn has_types(format: &str) -> bool {
-    format == "parquet" || format == "arrow"
+/// Whether a list that is the same as some SQL is a file of that SQL: of all rows, with columns that keep their types.
+pub(super) fn is_of_sql(format: &str) -> bool {
+    format != "json"
 }
 
 /// A file with the result of SQL, whose columns keep their types.
@@ -131,7 +112,10 @@ pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Se
             let body = json!({"columns": table.head, "results": rows()});
             Response::json(StatusCode::OK, &body)
         }
-        format => binary(format, &table.head, &rows())?,
+        format => {
+            let format = Rendering::named(format).and_then(Rendering::format);
+            objects::of_rows(format.unwrap_or(Format::Parquet), &table.head, &rows())?
+        }
     };
     Ok(named(response, name, format))
 }
@@ -156,13 +140,6 @@ fn value(cell: &Cell) -> Value {
         (_, Ok(number)) => Value::from(number),
         _ => Value::Null,
     }
-}
-
-fn binary(format: &str, names: &[String], rows: &[Vec<Value>]) -> Result<Response, Problem> {
-    let format = if format == "arrow" { Format::Arrow } else { Format::Parquet };
-    let file = value_rows::written(format, names, rows);
-    let file = file.map_err(|error| Problem::of(Kind::Internal, &error))?;
-    Ok(Response::bytes(StatusCode::OK, media_type(format), file))
 }
 
 fn named(response: Response, name: &str, format: &str) -> Sent {

@@ -45,8 +45,8 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let offset = visit.offset();
     if let Some(format) = files::wanted(&visit)? {
         let named = ("persons", format);
-        // In files of SQL, columns keep their types.
-        let sql = wanted.sql(files::ROWS).filter(|_| files::has_types(format));
+        // Files of SQL have all rows, and columns with types.
+        let sql = wanted.sql(files::ROWS).filter(|_| files::is_of_sql(format));
         if let Some(sql) = sql {
             return files::of_sql(&asking, &sql, named).await;
         }

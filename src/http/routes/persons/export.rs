@@ -1,95 +1,220 @@
-//! CSV export of persons, streamed. Two passes over one snapshot, the first for the columns and the
-//! second for the rows, so that memory does not depend on the length.
+//! Export of persons as a file, streamed. CSV takes two passes over one snapshot, the first for the columns and the
+//! second for the rows, so that memory does not depend on the length; the columns of other formats are known.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
-use tokio_stream::wrappers::ReceiverStream;
 
 use crate::auth::Principal;
-use crate::csv;
 use crate::csv::Columns;
 use crate::operation::Context;
-use crate::response::{Problem, Response, StreamError};
+use crate::response::{Problem, Response};
 use crate::routes::persons::LISTED_IDS_MAX;
 use crate::routes::persons::body::listed;
 use crate::routes::query;
-use weir_app::App;
+use crate::routes::query::answer;
+use weir_base::error::Kind;
 use weir_identity::IdentityError;
 use weir_metadata::accounts::Project;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::files::File;
+use weir_query::output::format::Format;
+use weir_query::output::value_rows;
+use weir_query::output::value_rows::ValueFile;
 use weir_query::persons::people::{Found, Part, PersonsQuestion};
 
-/// Most rows of a file (PostHog's figure).
-const LINES_MAX: usize = 300_000;
+/// Most persons of a file, whose numbers are in memory.
+const LINES_MAX: usize = 3_000_000;
 
 /// Bytes per piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-type Piece = Result<Bytes, StreamError>;
+/// Rows that are written at once to files with types.
+const ROWS: usize = 256;
 
-/// All persons that match a query, up to [`LINES_MAX`].
+/// The columns of files with types.
+const COLUMNS: [(&str, value_rows::Kind); 7] = [
+    ("id", value_rows::Kind::Whole),
+    ("uuid", value_rows::Kind::Text),
+    ("name", value_rows::Kind::Text),
+    ("distinct_ids", value_rows::Kind::Text),
+    ("created_at", value_rows::Kind::Text),
+    ("is_identified", value_rows::Kind::Flag),
+    ("properties", value_rows::Kind::Text),
+];
+
+/// All persons that match a query, as a file.
 #[derive(Debug)]
 pub struct Export {
-    found: Found,
-    project: Arc<Project>,
+    file: File,
+    format: Format,
 }
 
 impl Export {
-    /// Finds the persons.
+    /// Finds the persons, and begins to write the file.
     pub(super) async fn of(
         cx: &Context<Principal>,
         question: PersonsQuestion,
+        format: Format,
     ) -> Result<Self, Problem> {
         let (all, project) = (Part { offset: 0, limit: LINES_MAX }, Arc::clone(&cx.who.project));
         let found = cx.app.engine.find_persons(project.id, question, all).await;
-        Ok(Self { found: found.map_err(query::problem)?, project })
+        let found = found.map_err(query::problem)?;
+        if found.count > LINES_MAX {
+            let detail = format!(
+                "These are more than {LINES_MAX} persons: a query of SQL has any number of rows."
+            );
+            return Err(Problem::new(Kind::Invalid, "too_many_rows", detail));
+        }
+        let file = cx.app.engine.produced(move |parts| {
+            let export = Writing { found: &found, project: &project, parts };
+            if let Err(error) = export.write(format) {
+                // An error here means that the client has gone.
+                let _ = parts.blocking_send(Err(error.into()));
+            }
+        });
+        Ok(Self { file: file.await.map_err(query::problem)?, format })
     }
 
     /// The response, whose pieces are written while it is sent.
-    pub(super) async fn respond(self, app: &App) -> Result<Response, Problem> {
-        let written = app.engine.produce(move |pieces: Sender<Piece>| {
-            if let Err(error) = write(&self.found, &self.project, &pieces) {
-                // An error here means that the client has gone.
-                let _ = pieces.blocking_send(Err(Box::new(error)));
-            }
-        });
-        let pieces = ReceiverStream::new(written.await.map_err(query::problem)?);
-        Ok(Response::stream(StatusCode::OK, csv::MEDIA_TYPE, pieces))
+    pub(super) fn respond(self) -> Response {
+        answer::file(self.format, self.file)
     }
 }
 
-fn write(found: &Found, project: &Project, pieces: &Sender<Piece>) -> Result<(), IdentityError> {
-    let row = |person, ids| serde_json::to_value(listed(project, person, ids));
-    let mut columns = Columns::default();
-    let mut failed = None;
-    found.each(LISTED_IDS_MAX, |person, ids| {
-        match row(person, ids) {
-            Ok(row) => columns.add(&row),
-            Err(error) => failed = Some(error),
+/// A file that is being written.
+struct Writing<'w> {
+    found: &'w Found,
+    project: &'w Project,
+    parts: &'w Sender<Result<Bytes, QueryError>>,
+}
+
+impl Writing<'_> {
+    fn write(&self, format: Format) -> Result<(), IdentityError> {
+        match format {
+            Format::Csv => self.csv(),
+            Format::Json | Format::JsonLines => self.lines(),
+            format => self.typed(format),
         }
-        if pieces.is_closed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    let mut text = columns.head();
-    found.each(LISTED_IDS_MAX, |person, ids| {
-        match row(person, ids) {
-            Ok(row) => columns.write(&row, &mut text),
-            Err(error) => failed = Some(error),
-        }
-        if text.len() < PIECE_BYTES {
-            return ControlFlow::Continue(());
-        }
-        match pieces.blocking_send(Ok(std::mem::take(&mut text).into())) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
-    })?;
-    if let Some(error) = failed {
-        return Err(error.into());
     }
-    // An error here means that the client has gone.
-    let _ = pieces.blocking_send(Ok(text.into()));
-    Ok(())
+
+    /// Calls `add` for each person, until the reader is gone. A `Break` of `add` means the same.
+    fn each(&self, mut add: impl FnMut(Value) -> ControlFlow<()>) -> Result<(), IdentityError> {
+        let mut failed = None;
+        self.found.each(LISTED_IDS_MAX, |person, ids| {
+            match serde_json::to_value(listed(self.project, person, ids)) {
+                Ok(row) => add(row),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn send(&self, part: Vec<u8>) -> ControlFlow<()> {
+        match part.is_empty() || self.parts.blocking_send(Ok(part.into())).is_ok() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    }
+
+    /// Sends `text` if it is long enough.
+    fn send_full(&self, text: &mut Vec<u8>) -> ControlFlow<()> {
+        match text.len() < PIECE_BYTES {
+            true => ControlFlow::Continue(()),
+            false => self.send(std::mem::take(text)),
+        }
+    }
+
+    fn csv(&self) -> Result<(), IdentityError> {
+        let mut columns = Columns::default();
+        self.each(|row| {
+            columns.add(&row);
+            match self.parts.is_closed() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        let (mut text, mut line) = (columns.head().into_bytes(), String::new());
+        self.each(|row| {
+            line.clear();
+            columns.write(&row, &mut line);
+            text.extend_from_slice(line.as_bytes());
+            self.send_full(&mut text)
+        })?;
+        let _ = self.send(text);
+        Ok(())
+    }
+
+    fn lines(&self) -> Result<(), IdentityError> {
+        let mut text = Vec::new();
+        self.each(|row| {
+            text.extend_from_slice(row.to_string().as_bytes());
+            text.push(b'\n');
+            self.send_full(&mut text)
+        })?;
+        let _ = self.send(text);
+        Ok(())
+    }
+
+    fn typed(&self, format: Format) -> Result<(), IdentityError> {
+        let mut failed = None;
+        let written = self.typed_rows(format, &mut failed);
+        // The type of errors of this crate has none for files: the reader gets it, and the log.
+        if let Some(error) = failed {
+            let error =
+                QueryError::Invalid(format!("the answer has no form in this format: {error}"));
+            let _ = self.parts.blocking_send(Err(error));
+        }
+        written
+    }
+
+    fn typed_rows(&self, format: Format, failed: &mut Option<String>) -> Result<(), IdentityError> {
+        let mut file = match ValueFile::new(format, &COLUMNS) {
+            Ok(file) => file,
+            Err(error) => {
+                *failed = Some(error.to_string());
+                return Ok(());
+            }
+        };
+        let mut rows: Vec<Vec<Value>> = Vec::with_capacity(ROWS);
+        let mut add = |rows: &mut Vec<Vec<Value>>| match file.add(rows) {
+            Ok(part) => {
+                rows.clear();
+                self.send(part)
+            }
+            Err(error) => {
+                *failed = Some(error.to_string());
+                ControlFlow::Break(())
+            }
+        };
+        self.each(|row| {
+            rows.push(cells(row));
+            if rows.len() < ROWS { ControlFlow::Continue(()) } else { add(&mut rows) }
+        })?;
+        if add(&mut rows).is_break() {
+            return Ok(());
+        }
+        match file.finish() {
+            Ok(part) => {
+                let _ = self.send(part);
+            }
+            Err(error) => *failed = Some(error.to_string()),
+        }
+        Ok(())
+    }
+}
+
+/// The values of the columns of a person.
+fn cells(row: Value) -> Vec<Value> {
+    let mut row = match row {
+        Value::Object(row) => row,
+        _ => Map::new(),
+    };
+    COLUMNS.iter().map(|(name, _)| row.remove(*name).unwrap_or_default()).collect()
 }

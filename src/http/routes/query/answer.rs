@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::openapi::{Shape, Success};
 use crate::operation::output::{Output, Reply};
+use crate::rendering::{MEDIA_TYPES, media_type};
 use crate::response::{Problem, Response, StreamError};
 use weir_api::query;
 use weir_api::query::{Envelope, QueryLater, QueryStatus, Rows};
@@ -24,40 +25,6 @@ use weir_query::output::format::Format;
 
 /// Longest results that are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// Names of the formats of a response, as in [`FORMATS`].
-pub(in crate::routes) const NAMES: [&str; 6] =
-    ["json", "jsonl", "csv", "table", "parquet", "arrow"];
-
-/// Formats of a response; the first is the default.
-pub(in crate::routes) const FORMATS: [(&str, Format); NAMES.len()] = [
-    ("json", Format::Json),
-    ("jsonl", Format::JsonLines),
-    ("csv", Format::Csv),
-    ("table", Format::Table),
-    ("parquet", Format::Parquet),
-    ("arrow", Format::Arrow),
-];
-
-/// Media types of these formats, and whether each is a text.
-pub(in crate::routes) const FILES: &[(&str, bool)] = &[
-    ("application/x-ndjson", true),
-    ("text/csv", true),
-    ("text/plain", true),
-    ("application/vnd.apache.parquet", false),
-    ("application/vnd.apache.arrow.stream", false),
-];
-
-/// The media type of a response in this format.
-pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
-    HeaderValue::from_static(match format {
-        Format::Json | Format::JsonLines => "application/x-ndjson",
-        Format::Csv => "text/csv; charset=utf-8",
-        Format::Table => "text/plain; charset=utf-8",
-        Format::Parquet => "application/vnd.apache.parquet",
-        Format::Arrow => "application/vnd.apache.arrow.stream",
-    })
-}
 
 /// Result of a query.
 #[derive(Debug)]
@@ -90,7 +57,7 @@ pub(in crate::routes) fn file(format: Format, file: File) -> Response {
 impl Output for Answer {
     fn describe(shape: &mut Shape) {
         shape.success = Some(Success::of::<query::Answer>(StatusCode::OK, "The rows"));
-        shape.files = FILES;
+        shape.files = MEDIA_TYPES;
         let says = "It is answered later: ask for query/ID/";
         shape.others.push(Success::of::<QueryLater>(StatusCode::ACCEPTED, says));
     }
@@ -258,15 +225,5 @@ pub(super) fn status_body<'s>(
         task_id: (),
         insight_id: (),
         dashboard_id: (),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FORMATS, NAMES};
-
-    #[test]
-    fn formats_have_their_names() {
-        assert_eq!(FORMATS.map(|(name, _)| name), NAMES);
     }
 }

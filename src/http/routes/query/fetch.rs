@@ -9,9 +9,9 @@ use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::{InQuery, Needed, input};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
+use crate::rendering::{FORMATS, MEDIA_TYPES, NAMES};
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query::answer::{FILES, FORMATS, NAMES};
 use crate::routes::query::{answer, file_of};
 use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
@@ -55,7 +55,7 @@ pub struct Fetched(Format, File);
 impl Output for Fetched {
     fn describe(shape: &mut Shape) {
         shape.success = Some(Success { status: StatusCode::OK, says: "The rows", schema: None });
-        shape.files = FILES;
+        shape.files = MEDIA_TYPES;
     }
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {

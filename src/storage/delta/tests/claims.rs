@@ -68,6 +68,41 @@ async fn a_claim_in_doubt_is_made_again() {
     }
 }
 
+/// Goal: no vacuum takes a file from a reader of this process, however long it reads. Method: a version is held while its files
+/// are replaced, in a handle that then reads the log anew.
+#[tokio::test]
+async fn files_in_use_stay() {
+    let (_, store) = faulty();
+    let clock = Clock::test(NOW);
+    let table = open(&store, &clock).await.expect("a new table");
+    let small = vec![written(&store, "a", &[1]).await, written(&store, "b", &[2]).await];
+    let version = table.commit(append(small, None)).await.expect("a commit");
+    let big = written(&store, "big", &[1, 2]).await;
+    table.commit(compact(version.files.clone(), vec![big])).await.expect("a compaction");
+    let other = open(&store, &clock).await.expect("the table");
+    let again = vec![written(&store, "bigger", &[1, 2]).await];
+    let held = table.current();
+    other.commit(compact(other.current().files.clone(), again)).await.expect("a compaction");
+    drop(other);
+    table.refresh().await.expect("the newest version");
+    clock.advance(Duration::from_secs(3600));
+    let grace = Duration::from_secs(600);
+    for _ in 0..2 {
+        assert_eq!(table.vacuum(grace).await.expect("a vacuum"), [""; 0]);
+        assert_eq!(table.vacuum_removed(grace).await.expect("a vacuum"), [""; 0]);
+    }
+    assert_eq!(read_ids(&store, &version).await, [1, 2]);
+    assert_eq!(read_ids(&store, &held).await, [1, 2]);
+    // One file of a version is enough.
+    let first = version.files.first().cloned();
+    drop(version);
+    assert_eq!(table.vacuum(grace).await.expect("a vacuum"), ["month=2026-01/b.parquet"]);
+    drop((first, held));
+    let mut removed = table.vacuum_removed(grace).await.expect("a vacuum");
+    removed.sort();
+    assert_eq!(removed, ["month=2026-01/a.parquet", "month=2026-01/big.parquet"]);
+}
+
 #[tokio::test]
 async fn what_was_removed_goes_without_a_list() {
     let (faulty, store) = faulty();
