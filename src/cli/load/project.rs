@@ -5,8 +5,8 @@ use anyhow::{Context, bail};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::cli::load::LoadArgs;
 use crate::cli::client::{Server, whole};
+use crate::cli::load::LoadArgs;
 use weir_app::lock::{DirectoryLock, Holder};
 
 /// A new project.
@@ -38,8 +38,7 @@ pub(super) async fn make(args: &LoadArgs, name: &str) -> anyhow::Result<Made> {
     let answer: Value = serde_json::from_slice(&whole(answer).await?).unwrap_or_default();
     let id = answer.get("id").and_then(Value::as_i64);
     let token = answer.get("api_token").and_then(Value::as_str);
-    let (id, token) =
-        id.zip(token).with_context(|| format!("{url} answers with no project"))?;
+    let (id, token) = id.zip(token).with_context(|| format!("{url} answers with no project"))?;
     Ok(Made { id, token: token.to_owned(), url })
 }
 
