@@ -2,11 +2,13 @@
 
 mod descriptors;
 mod environment;
+pub mod export;
 pub mod failure;
 pub mod flush;
 pub mod health;
 mod help;
 mod idle;
+pub mod import;
 pub mod inspect;
 pub mod keys;
 pub mod load;
@@ -44,6 +46,9 @@ pub struct Cli {
 const SERVE_HELP: &str = "Sizes are bytes or carry a unit (64MiB); times carry one (500ms, 10s, 5m). \
      A flag overrides its variable, the variable overrides the file of --config.";
 
+/// Help text below the options of `weir import`.
+const IMPORT_HELP: &str = "weir help imports has what to export from each source.";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
@@ -55,6 +60,11 @@ enum Command {
     Flush(flush::FlushArgs),
     /// Send synthetic events to a server and report throughput, latency and CPU time
     Load(load::LoadArgs),
+    /// Export events, persons, definitions, flags, or all of a project
+    Export(Box<export::ExportArgs>),
+    /// Import what another system has exported
+    #[command(after_help = IMPORT_HELP)]
+    Import(Box<import::ImportArgs>),
     /// Copy a project of a running PostHog or Weir into a project of Weir
     Transfer(Box<transfer::TransferArgs>),
     /// Show the contents of a data directory, or check it for damage
@@ -113,6 +123,8 @@ pub fn run(
         Command::Query(args) => query::run(args, clock),
         Command::Flush(args) => flush::run(&args),
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
+        Command::Export(args) => small_runtime()?.block_on(export::run(*args)),
+        Command::Import(args) => small_runtime()?.block_on(import::run(*args, clock)),
         Command::Transfer(args) => small_runtime()?.block_on(transfer::run(*args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),

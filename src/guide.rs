@@ -18,7 +18,7 @@ macro_rules! links {
     () => {
         "[backup]: self::backup\n[bucket]: self::bucket\n[compatibility]: self::compatibility\n\
          [contributing]: self::contributing\n[flags]: self::flags\n[functions]: self::functions\n\
-         [guarantees]: self::guarantees\n[insights]: self::insights\n[install]: self::install\n\
+         [guarantees]: self::guarantees\n[imports]: self::imports\n[insights]: self::insights\n[install]: self::install\n\
          [limits]: self::limits\n\
          [operations]: self::operations\n[page]: self::page\n[persons]: self::persons\n\
          [postgres]: self::postgres\n[posthog]: self::posthog\n[queries]: self::queries\n[sdks]: self::sdks\n\
@@ -44,6 +44,7 @@ macro_rules! pages {
 pages! {
     install "guide/install.md" "packages: archive, wheel, deb, npm, container image",
     sdks "guide/sdks.md" "send events: SDKs, websites, curl, synthetic events",
+    imports "guide/imports.md" "import from PostHog, Mixpanel, Amplitude and others; export",
     posthog "guide/posthog.md" "copy a project of a running PostHog or Weir, references and all",
     persons "guide/persons.md" "find, change, delete and split persons; projects and keys",
     flags "guide/flags.md" "feature flags, OpenFeature, local evaluation",

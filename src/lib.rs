@@ -19,6 +19,7 @@
 //!  between       progress                  position of the write path, for readers to wait (read-your-writes)
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          flag evaluation; persons and their distinct ids
+//!                import                    exports of other systems as events; used by the command line alone
 //!  vocabulary    event   wire              ids, time, columns, places; JSON formats of SDKs
 //!  foundations   base   disk               errors, clock, settings, telemetry, tasks; the file system
 //!  tests alone   sim                       a disk that loses what was not synced
@@ -315,6 +316,9 @@
 //!   `.clippy.toml`
 //! - The server is ready when it accepts events, and only then.
 //!   `tests/server/limits.rs`
+//! - An import stores each row once and as it was, or tells why not, whatever is damaged and whenever it is interrupted; an
+//!   export can be imported again.
+//!   `cli/import/tests.rs`, `import/read/tests.rs`, `import/source/tests.rs`, `tests/server/import.rs`
 //! - A copied project equals its source, object by object and event by event, whatever interrupts the copy, and a second
 //!   copy changes nothing.
 //!   `tests/server/transfer.rs`
@@ -352,6 +356,7 @@
 //! - page of the guide: `guide/`, and a line in `guide.rs`.
 //! - metric: [`weir_base::telemetry::metrics`].
 //! - command: `cli/`.
+//! - system to import from: `import/source/`, its name in [`weir_import::source::Kind`].
 //! - file access: [`weir_disk`] for what must be durable.
 
 pub mod cli;

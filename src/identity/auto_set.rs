@@ -29,6 +29,8 @@ pub struct AutoSetProperty {
     pub sets: bool,
     /// Whether it is set once.
     pub sets_once: bool,
+    /// Whether it is only set on a person that lacks it.
+    pub fills: bool,
     /// Whether a new value alone is not worth a write; see [`super::decide::is_noise`].
     pub is_noise: bool,
     /// The position of its value, as JSON, in the text.
@@ -117,9 +119,14 @@ fn is_text_of(value: &Value, json: &[u8]) -> bool {
 fn digest(text: &[u8], auto_sets: &[AutoSetProperty], hasher: &impl BuildHasher) -> u64 {
     let mut hasher = hasher.build_hasher();
     for property in auto_sets {
-        let flags = [property.number, u8::from(property.sets) | u8::from(property.sets_once) << 1];
+        let flags = u8::from(property.sets)
+            | u8::from(property.sets_once) << 1
+            | u8::from(property.fills) << 2;
+        let flags = [property.number, flags];
         hasher.write_u16(u16::from_le_bytes(flags));
+        // What fills has no effect on a person that has it, whatever its value.
         if !property.is_noise
+            && !property.fills
             && let Some(value) = text_of(text, property)
         {
             hasher.write_usize(value.len());

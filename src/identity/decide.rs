@@ -422,6 +422,7 @@ fn add_auto_set<'op>(
         }
         if property.sets {
             match current.get(key) {
+                Some(_) if property.fills => {}
                 Some(old) if property.is_noise && update.occasion == Occasion::OtherEvent => {
                     noise.push((auto_set, property, old));
                 }

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::definitions::collect::Slots;
+use crate::history::{Effects, History, PersonProperties};
 use crate::prepare::error::PrepareError;
 use crate::tape::{Cursor, Key, Value};
 use crate::warnings::Kind;
@@ -21,10 +22,8 @@ pub(super) struct Envelope<'a> {
     pub(super) sent_at: Option<Value<'a>>,
     /// `historical_migration`: whether the sender imports past events.
     pub(super) is_historical: bool,
-    /// `import_only`: which effects the events have.
-    pub(super) effects: Effects,
-    /// Whether `import_only` has another value.
-    is_effects_wrong: bool,
+    /// `import`, of a whole import: how its events change persons.
+    import: Option<Cursor<'a>>,
     /// The cursor at the `batch` array.
     batch: Option<Cursor<'a>>,
     /// Whether `batch` is present and not an array.
@@ -51,9 +50,6 @@ impl<'a> Envelope<'a> {
             })?,
             Value::Container { is_object: false, .. } => envelope.batch = Some(root),
             _ => return Err(PrepareError::NoObject),
-        }
-        if envelope.is_effects_wrong {
-            return Err(PrepareError::ImportOnly);
         }
         // A token of the envelope wins; otherwise those of the events must agree.
         if envelope.token.is_none() {
@@ -86,12 +82,23 @@ impl<'a> Envelope<'a> {
             ("api_key" | "token" | "$token", Value::String(token)) => self.token = Some(token),
             ("sent_at" | "sentAt", sent_at) => self.sent_at = Some(sent_at),
             ("historical_migration", given) => self.is_historical = given == Value::Boolean(true),
-            ("import_only", Value::String("events")) => self.effects = Effects::Rows,
-            ("import_only", Value::String("persons")) => self.effects = Effects::Persons,
-            ("import_only", given) => self.is_effects_wrong = given != Value::Null,
+            ("import", _) => self.import = Some(*value),
             _ => {}
         }
         value.skip();
+    }
+
+    /// What the body says about the past. `import` has a meaning only in a batch that is marked as historical.
+    ///
+    /// # Errors
+    ///
+    /// [`PrepareError::Import`].
+    pub(super) fn history(&self) -> Result<History, PrepareError> {
+        match self.import.filter(|_| self.batch.is_some()) {
+            _ if !self.is_historical => Ok(History::Live),
+            None => Ok(History::Marked),
+            Some(import) => history_of(import),
+        }
     }
 
     /// Whether the body is a batch whose `batch` is not an array. An event may have a member `batch`
@@ -123,18 +130,25 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Which effects the events of a body have. A copy of another project sends its events and its persons apart: the
-/// persons are as they became by all of their events and by operators, and events that arrive late must not set old
-/// values on them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Effects {
-    /// They are stored, and change persons and groups.
-    #[default]
-    All,
-    /// They are stored as they were sent, and change no person and no group.
-    Rows,
-    /// They change persons and groups, and are not stored.
-    Persons,
+/// The members of an `import`: `person_properties`, and `only`, which may be absent.
+fn history_of(mut import: Cursor<'_>) -> Result<History, PrepareError> {
+    if !matches!(import.value(), Value::Container { is_object: true, .. }) {
+        return Err(PrepareError::Import);
+    }
+    let (mut properties, mut effects) = (None, Effects::All);
+    import.object(|key, value| {
+        let known = match (key.text, value.value()) {
+            ("person_properties", Value::String(word)) => {
+                PersonProperties::of(word).map(|own| properties = Some(own))
+            }
+            ("only", Value::String(word)) => Effects::of(word).map(|own| effects = own),
+            _ => None,
+        };
+        value.skip();
+        known.ok_or(PrepareError::Import)
+    })?;
+    let properties = properties.ok_or(PrepareError::Import)?;
+    Ok(History::Import(properties, effects))
 }
 
 /// The token of one event: at its top, or `token` in its properties, where posthog-js puts it.
@@ -201,6 +215,8 @@ pub(super) struct Fields<'a> {
     pub(super) set: Option<Raw<'a>>,
     pub(super) set_once: Option<Raw<'a>>,
     pub(super) unset: Option<Raw<'a>>,
+    /// `person_properties`: what the person had, told beside an event that is imported.
+    pub(super) person: Option<Raw<'a>>,
     /// Whether one of these three has a type that cannot be applied.
     pub(super) is_set_invalid: bool,
     /// Range of the `properties` object.
@@ -273,6 +289,7 @@ impl<'a> Fields<'a> {
             "$set" => self.set = self.kept(take(value), Raw::is_object),
             "$set_once" => self.set_once = self.kept(take(value), Raw::is_object),
             "$unset" => self.unset = self.kept(take(value), Raw::is_container),
+            "person_properties" => self.person = Some(take(value)).filter(Raw::is_object),
             _ => return false,
         }
         true

@@ -20,6 +20,7 @@ pub mod drops;
 pub mod error;
 pub mod feedback;
 pub mod health;
+mod history;
 mod holes;
 pub mod log_record;
 mod memory_estimate;
@@ -324,6 +325,7 @@ impl Pipeline {
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
+        // An import may have persons without events.
         let is_empty = accepted == 0 && ready.prepared.ops.is_empty();
         let drops = std::mem::take(&mut ready.prepared.drops);
         let outcomes = std::mem::take(&mut ready.prepared.outcomes);

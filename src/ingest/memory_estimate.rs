@@ -142,8 +142,10 @@ fn nodes_at_most(text: &[u8]) -> usize {
 
 /// Whether the object under this key is kept in memory until the projector has read it.
 pub(super) fn is_said(key: &str) -> bool {
-    key.starts_with('$')
-        && matches!(key, "$set" | "$set_once" | "$unset" | "$group_set" | "$groups")
+    match key.as_bytes().first() {
+        Some(b'$') => matches!(key, "$set" | "$set_once" | "$unset" | "$group_set" | "$groups"),
+        _ => key == "person_properties",
+    }
 }
 
 /// Memory of the ops on persons and groups, without the text of the request that they refer to.

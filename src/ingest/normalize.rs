@@ -15,6 +15,7 @@ pub(super) mod batch;
 mod elements;
 mod event_id;
 mod groups;
+mod imported;
 pub(super) mod keys;
 mod moment;
 mod names;
@@ -27,9 +28,10 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::capture::{Effects, Fields, Inner, Meaning, Raw};
+use crate::capture::{Fields, Inner, Meaning, Raw};
 use crate::definitions::collect::{Collector, bit, slots};
 use crate::drops::{Drop, Drops};
+use crate::history::{Effects, History};
 use crate::normalize::addresses::{Address, Addresses};
 use crate::normalize::auto_set::Lifts;
 use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED, Member};
@@ -65,7 +67,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         received: &'r Received,
         project: &'r ProjectFacts,
         given_sent_at: Option<Value<'a>>,
-        is_historical: bool,
+        history: History,
     ) -> Self {
         Self {
             keys,
@@ -73,7 +75,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             received,
             project,
             // What is imported has the times of another clock than the one that sends it now.
-            sent_at: sent_at(given_sent_at, received).filter(|_| !is_historical),
+            sent_at: sent_at(given_sent_at, received).filter(|_| !history.is_past()),
             addresses: Addresses::default(),
             columns: Columns::new(COLUMNS, 0),
             keys_of_events: Vec::new(),
@@ -86,8 +88,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             warnings: Warnings::default(),
             mismatched: 0,
             has_groups: false,
-            is_historical,
-            effects: Effects::All,
+            history,
             members: Vec::new(),
             auto_sets: Lifts::default(),
             injected: Vec::new(),
@@ -103,7 +104,9 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.columns.reserve_text(body_bytes + body_bytes / 4 + rows * PERSON_ID_BYTES);
         self.keys_of_events.reserve(rows);
         self.ops.reserve(rows);
-        self.client_address();
+        if self.history.import().is_none() {
+            self.client_address();
+        }
     }
 
     /// Takes the event at `cursor` and steps over it, or counts it as dropped.
@@ -121,8 +124,13 @@ impl<'a, 'r> Batch<'a, 'r> {
         let start = cursor.offset();
         let fields = self.read(cursor)?;
         let size = cursor.end().saturating_sub(usize::try_from(start).unwrap_or(0));
+        let is_person = self.is_imported_person(&fields);
         match self.accept(*cursor, &fields, size)? {
-            None if self.effects == Effects::Persons => {
+            None if is_person => {
+                self.columns.abandon_row();
+                self.definitions.abandon();
+            }
+            None if self.history.effects() == Effects::Persons => {
                 self.columns.abandon_row();
                 self.keys_of_events.pop();
             }
@@ -316,13 +324,17 @@ impl<'a, 'r> Batch<'a, 'r> {
         if let Some(kind) = time_warning {
             self.warn(kind, &event);
         }
+        if self.is_imported_person(fields) {
+            self.person_ops(cursor, fields, &event);
+            return Ok(None);
+        }
         let profile = fields.inner.process_person_profile;
         if !matches!(profile, None | Some(Value::Boolean(_) | Value::Null)) {
             self.warn(Kind::InvalidProcessPersonProfile, &event);
         }
         self.warn_of_mismatches(fields, &event);
         self.take(cursor, fields, event)?;
-        match self.effects {
+        match self.history.effects() {
             Effects::All | Effects::Rows => self.definitions.commit(name.name),
             Effects::Persons => self.definitions.abandon(),
         }
@@ -343,7 +355,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.definitions.called(flag, event.timestamp);
         }
         if event.name != "$snapshot"
-            && self.effects == Effects::All
+            && self.history.effects() == Effects::All
             && let Some((os, place)) = self.auto_sets.missing_os(fields.inner.is_server)
         {
             if let (Some(position), Value::String(text)) = (self.keys.os_column, os.value()) {
@@ -352,10 +364,14 @@ impl<'a, 'r> Batch<'a, 'r> {
             self.define_added("$os", os.value());
             event.os = Some(place);
         }
-        if event.says_nothing() || event.name == "$snapshot" || self.effects == Effects::Rows {
+        if event.says_nothing()
+            || event.name == "$snapshot"
+            || self.history.effects() == Effects::Rows
+        {
             self.auto_sets.clear();
         } else {
-            self.auto_sets.settle(self.keys, fields);
+            let imported = self.history.import().and(fields.person.as_ref());
+            self.auto_sets.settle(self.keys, fields, imported);
         }
         if let Some(position) = self.keys.profile_column.filter(|_| !event.personless) {
             self.columns.unset(position);
@@ -424,7 +440,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.keys_of_events.push(key);
         self.columns.set_time(column::TIMESTAMP, event.timestamp.0);
         self.columns.set_time(column::RECEIVED_AT, self.received.at.0);
-        if self.is_historical {
+        if self.history.is_past() {
             self.columns.set_boolean(column::HISTORICAL_MIGRATION, true);
         }
         Ok(())

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::budget::MemoryPermit;
 use crate::capture::Envelope;
 use crate::drops::Drop;
+use crate::history::History;
 use crate::normalize::batch::Batch;
 use crate::normalize::keys::KeyTable;
 use crate::prepare::error::PrepareError;
@@ -217,9 +218,8 @@ impl Preparer {
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
         let unknown = || PrepareError::UnknownToken(KeyKind::of(token));
         let project = project(token).ok_or_else(unknown)?;
-        let (sent_at, is_historical) = (envelope.sent_at, envelope.is_historical);
-        let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, is_historical);
-        batch.effects = envelope.effects;
+        let (sent_at, history) = (envelope.sent_at, envelope.history()?);
+        let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, history);
         batch.reserve(events_max, root.body().len());
         envelope.for_each(root, |event| batch.event(event))?;
         Ok(batch.finish())
@@ -235,8 +235,8 @@ impl Preparer {
     ) -> Result<Prepared, PrepareError> {
         let envelope = capture_v1::Envelope::read(root)?;
         let project = project("").ok_or(PrepareError::UnknownToken(KeyKind::Other))?;
-        let is_historical = envelope.is_historical;
-        let mut batch = Batch::new(&self.keys, body, received, &project, None, is_historical);
+        let history = if envelope.is_historical { History::Marked } else { History::Live };
+        let mut batch = Batch::new(&self.keys, body, received, &project, None, history);
         let events = envelope.uuids.len();
         batch.reserve(events, root.body().len());
         let additions = batch.additions(sdk, envelope.is_internal)?;

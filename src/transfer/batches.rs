@@ -1,7 +1,7 @@
 //! Bodies of `/batch/` with events or persons: [`Batch`]. Pure.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Bytes of events of one body. The server takes 20 MB.
 const BATCH_MAX_BYTES: usize = 4 << 20;
@@ -9,13 +9,16 @@ const BATCH_MAX_BYTES: usize = 4 << 20;
 /// Events of one body.
 const BATCH_MAX_EVENTS: usize = 2_000;
 
-/// What the events of a body are for; `import_only` of capture.
+/// What the events of a body are for; `import` of capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// Rows that change no person.
     Events,
     /// Changes of persons and groups that are not stored as events.
-    Persons,
+    Persons {
+        /// Whether properties that a person has are overwritten.
+        is_overwriting: bool,
+    },
 }
 
 /// A body that is being filled.
@@ -29,13 +32,15 @@ pub struct Batch {
 impl Batch {
     /// An empty body for the project with this token.
     pub fn new(token: &str, only: Only) -> Self {
-        let only = match only {
-            Only::Events => "events",
-            Only::Persons => "persons",
+        let (only, properties) = match only {
+            Only::Events => ("events", "ignore"),
+            Only::Persons { is_overwriting: false } => ("persons", "fill"),
+            Only::Persons { is_overwriting: true } => ("persons", "overwrite"),
         };
+        let import = json!({"only": only, "person_properties": properties});
         let token = Value::from(token);
         let head = format!(
-            "{{\"api_key\":{token},\"historical_migration\":true,\"import_only\":\"{only}\",\"batch\":["
+            "{{\"api_key\":{token},\"historical_migration\":true,\"import\":{import},\"batch\":["
         );
         Self { head, text: String::new(), count: 0 }
     }

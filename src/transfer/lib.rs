@@ -5,7 +5,7 @@
 //! target ([`objects`]), and notes in the [`report`] what could not come, with the reason. Objects that refer to each
 //! other are made in an [`order`].
 //!
-//! Persons and groups are sent as events that are not stored, and events as rows that change no person (`import_only` of
+//! Persons and groups are sent as events that are not stored, and events as rows that change no person (`import` of
 //! capture), so that a person is in the end what it was in the source, whatever the order of its events.
 //!
 //! A copy may be repeated: what is in the target already is found by the stored map of ids, or by its key, name or

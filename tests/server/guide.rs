@@ -134,6 +134,7 @@ pages! {
         after: "curl $URL/static/array.js >array.js; grep -q posthog array.js",
         ..page("src/guide/sdks.md")
     };
+    imports page("src/guide/imports.md");
     posthog Page { before: "weir serve; event $URL", ..page("src/guide/posthog.md") };
     persons page("src/guide/persons.md");
     flags page("src/guide/flags.md");

@@ -170,7 +170,7 @@ fn the_state_of_another_copy_is_refused_and_a_new_project_is_made_once() {
 fn what_is_sent_apart_survives_a_kill() {
     let mut server = TestServer::start();
     let send = |server: &TestServer, only: &str, events: Value| {
-        let body = json!({"api_key": TOKEN, "historical_migration": true, "import_only": only, "batch": events});
+        let body = json!({"api_key": TOKEN, "historical_migration": true, "import": {"person_properties": "overwrite", "only": only}, "batch": events});
         server.send("POST", "/batch/", &[("content-type", "application/json")], body.to_string())
     };
     let at = "2026-01-02T03:04:05.000006Z";

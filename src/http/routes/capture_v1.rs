@@ -126,7 +126,7 @@ fn unprepared(error: &PrepareError) -> Refusal {
         PrepareError::Malformed(_)
         | PrepareError::NoObject
         | PrepareError::BatchNotArray
-        | PrepareError::ImportOnly => Refusal::Unparsable(error.to_string()),
+        | PrepareError::Import => Refusal::Unparsable(error.to_string()),
         PrepareError::Batch(error) => match error {
             BatchError::Shape(what) => Refusal::Unparsable((*what).to_owned()),
             BatchError::CreatedAt => Refusal::InvalidBatch(error.to_string()),

@@ -19,7 +19,7 @@ pub(crate) fn auto_set(properties: &[(&'static Names, bool, bool, Value)]) -> Op
         let value = start..u32::try_from(text.len()).unwrap();
         // The keys in the tests have different lengths.
         let number = u8::try_from(names.0.len()).unwrap();
-        AutoSetProperty { names, number, sets, sets_once, is_noise, value }
+        AutoSetProperty { names, number, sets, sets_once, fills: false, is_noise, value }
     });
     let auto_sets: Box<[AutoSetProperty]> = auto_sets.collect();
     let hasher = BuildHasherDefault::<DefaultHasher>::default();

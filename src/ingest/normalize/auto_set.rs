@@ -11,6 +11,7 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 
 use crate::capture::{Fields, Raw};
+use crate::history::History;
 use crate::normalize::keys::KeyTable;
 use crate::prepare::error::PrepareError;
 use crate::tape::{Cursor, Value};
@@ -77,16 +78,24 @@ impl<'a> Lifts<'a> {
     }
 
     /// Determines which properties have an effect: those that the sender has not set explicitly.
-    pub(super) fn settle(&mut self, keys: &KeyTable, fields: &Fields<'a>) {
+    /// Properties of the person that are told beside the event are explicit, too.
+    pub(super) fn settle(
+        &mut self,
+        keys: &KeyTable,
+        fields: &Fields<'a>,
+        person: Option<&Raw<'a>>,
+    ) {
         if self.found.is_empty() {
             return;
         }
         self.settle_os(fields.inner.is_server);
         let (mut set, mut set_once) = (0_u64, 0_u64);
-        for raw in [&fields.set, &fields.inner.set].into_iter().flatten() {
+        let given = [&fields.set, &fields.inner.set].into_iter().flatten();
+        for raw in given.chain(person) {
             set |= bits(raw, |key| keys.get(key).lift);
         }
-        for raw in [&fields.set_once, &fields.inner.set_once].into_iter().flatten() {
+        let given = [&fields.set_once, &fields.inner.set_once].into_iter().flatten();
+        for raw in given.chain(person) {
             set_once |= bits(raw, |key| keys.initial(key));
         }
         for property in &mut self.found {
@@ -120,7 +129,12 @@ impl<'a> Lifts<'a> {
     }
 
     /// The properties with an effect, for the identity store.
-    pub(super) fn auto_set(&self, body: &Buffer, keys: &KeyTable) -> Option<AutoSet> {
+    pub(super) fn auto_set(
+        &self,
+        body: &Buffer,
+        keys: &KeyTable,
+        history: History,
+    ) -> Option<AutoSet> {
         let effective = self.found.iter().filter(|property| property.sets || property.sets_once);
         let auto_sets = effective.filter_map(|property| {
             Some(AutoSetProperty {
@@ -128,6 +142,7 @@ impl<'a> Lifts<'a> {
                 number: u8::try_from(property.index).ok()?,
                 sets: property.sets,
                 sets_once: property.sets_once,
+                fills: history.fills(),
                 is_noise: keys.noise & (1 << property.index) != 0,
                 value: u32::try_from(property.value.start).ok()?
                     ..u32::try_from(property.value.end).ok()?,

@@ -7,9 +7,10 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::capture::{Effects, Meaning};
+use crate::capture::Meaning;
 use crate::definitions::collect::{Collector, Slots};
 use crate::drops::Drops;
+use crate::history::History;
 use crate::normalize::addresses::{Address, Addresses};
 use crate::normalize::auto_set::Lifts;
 use crate::normalize::keys::{Hasher, KeyTable, Memo};
@@ -47,8 +48,7 @@ pub(crate) struct Batch<'a, 'r> {
     /// Promoted properties for which a type mismatch was reported.
     pub(super) mismatched: Slots,
     pub(super) has_groups: bool,
-    pub(super) is_historical: bool,
-    pub(crate) effects: Effects,
+    pub(super) history: History,
     /// Properties of the current event that have a meaning, in the order of the body.
     pub(super) members: Vec<Member>,
     /// The properties among them that are auto-set on the person.

@@ -15,6 +15,12 @@ impl<'a> Batch<'a, '_> {
         if let Some(decided) = fields.decided {
             return (decided.at, decided.warning);
         }
+        // Another server has stored it under this time.
+        if self.history.import().is_some()
+            && let Some(at) = fields.timestamp.and_then(instant).and_then(time::within_bounds)
+        {
+            return (at, None);
+        }
         let claim = Claim {
             timestamp: match fields.timestamp {
                 None | Some(Value::Null) => Claimed::Absent,

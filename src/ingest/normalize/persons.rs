@@ -1,6 +1,7 @@
 //! Effects of an event on its person: which op it becomes.
 
-use crate::capture::{Effects, Fields, Raw};
+use crate::capture::{Fields, Raw};
+use crate::history::{Effects, PersonProperties};
 use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED, Person};
 use crate::normalize::names::DistinctId;
 use crate::normalize::properties::{names, object};
@@ -34,10 +35,11 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         event: &Accepted<'a, '_>,
     ) {
-        let is_group =
-            event.name == "$groupidentify" && !event.personless && self.effects != Effects::Rows;
+        let is_group = event.name == "$groupidentify"
+            && !event.personless
+            && self.history.effects() != Effects::Rows;
         let group = if is_group { self.group_update(cursor, fields, event) } else { None };
-        if is_group && self.effects == Effects::Persons {
+        if is_group && self.history.effects() == Effects::Persons {
             // The sender of the group's properties is no person of its own.
             return self.ops.extend(group.map(|kind| op(event, kind)));
         }
@@ -81,14 +83,17 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         event: &Accepted<'a, '_>,
     ) -> OpKind {
-        if event.personless || self.effects == Effects::Rows {
+        if event.personless || self.history.effects() == Effects::Rows {
             return OpKind::Personless;
         }
         let update = if event.says_nothing() { None } else { self.update(fields, cursor, event) };
         if let Some(other) = self.other_id(cursor, fields, event) {
             return OpKind::Merge {
                 other: other.as_str().to_owned(),
-                force: if event.name == "$merge_dangerously" { Force::Yes } else { Force::No },
+                force: match event.name == "$merge_dangerously" || self.is_imported_person(fields) {
+                    true => Force::Yes,
+                    false => Force::No,
+                },
                 update: update.unwrap_or_default(),
             };
         }
@@ -108,6 +113,7 @@ impl<'a> Batch<'a, '_> {
         let raw = match event.name {
             "$identify" => fields.inner.anon_distinct_id.as_ref(),
             "$create_alias" | "$merge_dangerously" => fields.inner.alias.as_ref(),
+            _ if self.is_imported_person(fields) => fields.inner.alias.as_ref(),
             _ => None,
         }?;
         // A number is an id that lost its quotes; a value of another type was never an id.
@@ -141,7 +147,13 @@ impl<'a> Batch<'a, '_> {
         }
         let given_parts =
             [&fields.set, &fields.set_once, &fields.unset, &inner.set, &inner.set_once];
-        let is_silent = given_parts.iter().all(|part| part.is_none()) && inner.unset.is_none();
+        let person = self.history.import().and(fields.person.as_ref());
+        if self.history.import() == Some(PersonProperties::Ignore) {
+            return None;
+        }
+        let is_silent = given_parts.iter().all(|part| part.is_none())
+            && inner.unset.is_none()
+            && person.is_none();
         let located = self.news(event);
         if is_silent && !self.auto_sets.any() && located.is_none() {
             return None;
@@ -154,12 +166,22 @@ impl<'a> Batch<'a, '_> {
         };
         let mut unset = names(inner.unset.as_ref(), body);
         unset.extend(names(fields.unset.as_ref(), body));
+        let mut set = person.and_then(|raw| object(raw, body)).unwrap_or_default();
+        set.extend(merged(&fields.set, &inner.set));
+        let mut set_once = merged(&fields.set_once, &inner.set_once);
+        if self.history.fills() {
+            set_once.extend(std::mem::take(&mut set));
+            unset.clear();
+        }
         Some(Update {
-            set: merged(&fields.set, &inner.set),
-            set_once: merged(&fields.set_once, &inner.set_once),
+            set,
+            set_once,
             unset,
-            auto_set: [self.auto_sets.auto_set(self.body, self.keys), place],
-            occasion: Occasion::of(event.name),
+            auto_set: [self.auto_sets.auto_set(self.body, self.keys, self.history), place],
+            occasion: match self.is_imported_person(fields) {
+                true => Occasion::PersonEvent,
+                false => Occasion::of(event.name),
+            },
         })
     }
 }

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use arrow::buffer::Buffer;
 use serde_json::Value as Json;
 
-use crate::capture::{Effects, Fields};
+use crate::capture::Fields;
+use crate::history::Effects;
 use crate::normalize::addresses::{Address, Located};
 use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED};
 use crate::normalize::names::DistinctId;
@@ -60,7 +61,7 @@ impl<'a> Batch<'a, '_> {
     ) -> Result<Address, PrepareError> {
         let inner = &fields.inner;
         // What is imported was not sent by the client of now, and has the place that it was stored with.
-        let is_live = self.effects == Effects::All;
+        let is_live = self.history.effects() == Effects::All;
         let client = self.addresses.client.as_ref().filter(|_| is_live);
         let (added, view, address) = match (inner.ip, inner.is_internal, client) {
             (Some(ip), ..) => (None, self.view(ip)?, ip.parse().ok()),
@@ -136,6 +137,7 @@ impl<'a> Batch<'a, '_> {
                 number: u8::try_from(AUTO_SET.len() + index).ok()?,
                 sets: true,
                 sets_once: !value.is_null(),
+                fills: self.history.fills(),
                 is_noise: is_noise(names.0),
                 value: start..u32::try_from(text.len()).ok()?,
             });

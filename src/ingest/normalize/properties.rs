@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
 
-use crate::capture::{Effects, Fields, Meaning, Raw};
+use crate::capture::{Fields, Meaning, Raw};
+use crate::history::History;
 use crate::normalize::addresses::Address;
 use crate::normalize::batch::{Accepted, Batch, GroupKeys, Member};
 use crate::prepare::error::PrepareError;
@@ -27,8 +28,7 @@ impl<'a> Batch<'a, '_> {
         event: &Accepted<'a, '_>,
         groups: GroupKeys,
     ) -> Result<(), PrepareError> {
-        let mut rewrite = Rewrite::new(cursor.body(), fields, event, groups);
-        rewrite.renumbers_groups = self.effects == Effects::Rows && fields.inner.groups.is_some();
+        let rewrite = Rewrite::new(cursor.body(), fields, event, groups, self.history);
         let view = match &fields.properties {
             Some(range) if self.injected.is_empty() && !rewrite.is_needed(&self.members) => {
                 let sent = cursor.body().get(range.clone()).unwrap_or_default();
@@ -60,7 +60,7 @@ struct Rewrite<'w, 'a> {
     /// Range of the value of `$os`, if it is added.
     os: Option<Range<usize>>,
     groups: GroupKeys,
-    /// Whether the event has numbers of groups from another project, and the groups themselves.
+    /// Whether the event has numbers of groups from another server, and the groups themselves.
     renumbers_groups: bool,
     address: Address,
     /// `$set`, `$set_once` and `$unset`, if they are rewritten.
@@ -73,6 +73,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
         fields: &'w Fields<'a>,
         event: &Accepted<'a, '_>,
         groups: GroupKeys,
+        history: History,
     ) -> Self {
         let inner = &fields.inner;
         let says_nothing = event.says_nothing();
@@ -89,7 +90,7 @@ impl<'w, 'a> Rewrite<'w, 'a> {
             has_chain: inner.elements_chain || inner.elements.is_some(),
             os: event.os.clone(),
             groups,
-            renumbers_groups: false,
+            renumbers_groups: history.import().is_some() && inner.groups.is_some(),
             address: event.address.clone(),
             parts: [
                 part("$set", &fields.set, &inner.set),

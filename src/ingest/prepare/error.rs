@@ -18,12 +18,15 @@ pub enum PrepareError {
     /// Its `batch` is not an array.
     #[error("batch is not an array of events")]
     BatchNotArray,
-    /// Its `import_only` is neither of the two values.
-    #[error("import_only is \"events\" or \"persons\"")]
-    ImportOnly,
     /// It is an empty array or batch.
     #[error("the request holds no event")]
     NoEvents,
+    /// Its `import` is not what an import has.
+    #[error(
+        "import is not an object with person_properties, one of fill, overwrite and ignore, and only, which is absent or \
+         one of events and persons"
+    )]
+    Import,
     /// It has no token.
     #[error("the request holds no project API key")]
     NoToken,
@@ -60,8 +63,8 @@ impl PrepareError {
             Self::Malformed(_)
             | Self::NoObject
             | Self::BatchNotArray
-            | Self::ImportOnly
             | Self::NoEvents
+            | Self::Import
             | Self::InconsistentTokens
             | Self::Batch(_) => Kind::Invalid,
         }

@@ -17,10 +17,11 @@ use weir_event::id::ProjectId;
 use weir_event::schema::{column, events_schema};
 use weir_identity::change::OpKind;
 
+mod apart;
 mod auto_set;
 mod bodies;
 mod dropped;
-mod imports;
+mod imported;
 mod members;
 mod oracle;
 mod people;

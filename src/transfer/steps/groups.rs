@@ -26,7 +26,10 @@ pub(crate) async fn types(transfer: &mut Transfer) -> Result<(), Stop> {
     for own in &types {
         let name = text(own, "group_type");
         if index_of(&targets(transfer).await?, name).is_none() {
-            let mut batch = Batch::new(transfer.target.text("api_token"), Only::Persons);
+            let mut batch = Batch::new(
+                transfer.target.text("api_token"),
+                Only::Persons { is_overwriting: false },
+            );
             let groups = Map::from_iter([(name.to_owned(), Value::from(SENDER))]);
             let event = json!({
                 "event": "$groupidentify", "distinct_id": SENDER, "properties": {"$groups": groups},
@@ -141,7 +144,8 @@ async fn send_page(
     group_type: &str,
     index: Option<&String>,
 ) -> Result<(), Stop> {
-    let mut batch = Batch::new(transfer.target.text("api_token"), Only::Persons);
+    let mut batch =
+        Batch::new(transfer.target.text("api_token"), Only::Persons { is_overwriting: false });
     for row in rows {
         let key = text(row, "group_key");
         if key.is_empty() {

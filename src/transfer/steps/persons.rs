@@ -29,7 +29,8 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let source = transfer.source.server.clone();
     let path = transfer.source.path(&format!("persons/?limit={PAGE}"));
     let mut pages = Pages::new(&source, &path);
-    let mut batch = Batch::new(transfer.target.text("api_token"), Only::Persons);
+    let only = Only::Persons { is_overwriting: transfer.options.is_overwriting };
+    let mut batch = Batch::new(transfer.target.text("api_token"), only);
     let (mut count, mut unmarked) = (0_u64, 0_u64);
     loop {
         let rows = match pages.next().await {
@@ -42,7 +43,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         };
         for row in &rows {
             let person = Person::of(transfer, row).await?;
-            for event in person.events(transfer.options.is_overwriting) {
+            for event in person.events() {
                 if batch.is_full(event.len()) {
                     send(transfer, &mut batch).await?;
                 }
@@ -105,19 +106,18 @@ impl Person {
 
     /// The events that make the person. The first has the id of the event that created it in the source, which becomes
     /// a property of it again.
-    fn events(&self, is_overwriting: bool) -> Vec<String> {
+    fn events(&self) -> Vec<String> {
         let Some((first, others)) = self.ids.split_first() else { return Vec::new() };
         let creator = self.properties.get(CREATOR).and_then(Value::as_str);
         let creator = creator.and_then(|id| Uuid::try_parse(id).ok());
         let uuid = creator.unwrap_or_else(|| Uuid::new_v5(&Uuid::NAMESPACE_OID, first.as_bytes()));
-        let how = if is_overwriting { "$set" } else { "$set_once" };
         let event = |name: &str, other: Option<&String>, set: Option<&Map<String, Value>>| {
             let mut properties = Map::new();
             if let Some(other) = other {
                 properties.insert("alias".to_owned(), json!(other));
             }
             if let Some(set) = set {
-                properties.insert(how.to_owned(), json!(set));
+                properties.insert("$set".to_owned(), json!(set));
             }
             let event = json!({
                 "event": name, "distinct_id": first, "uuid": uuid,
@@ -169,8 +169,8 @@ mod tests {
             properties: serde_json::Map::from_iter([("plan".to_owned(), json!("pro"))]),
             ..Person::default()
         };
-        let told = |person: Person, is_overwriting| -> Vec<(Value, Value, Value)> {
-            let events = person.events(is_overwriting).into_iter();
+        let told = |person: Person| -> Vec<(Value, Value, Value)> {
+            let events = person.events().into_iter();
             let parse = |event: String| -> Value { serde_json::from_str(&event).unwrap() };
             let short = |event: Value| {
                 assert_eq!(event["distinct_id"], "a");
@@ -180,14 +180,14 @@ mod tests {
             };
             events.map(parse).map(short).collect()
         };
-        assert_eq!(told(person(&[]), false), []);
+        assert_eq!(told(person(&[])), []);
         let set = json!({"$set": {"plan": "pro"}});
-        assert_eq!(told(person(&["a"]), true), [(json!("$set"), json!(null), set)]);
+        assert_eq!(told(person(&["a"])), [(json!("$set"), json!(null), set)]);
         let merge = json!("$merge_dangerously");
         assert_eq!(
-            told(person(&["a", "b", "\u{1f600}"]), false),
+            told(person(&["a", "b", "\u{1f600}"])),
             [
-                (merge.clone(), json!("b"), json!({"alias": "b", "$set_once": {"plan": "pro"}})),
+                (merge.clone(), json!("b"), json!({"alias": "b", "$set": {"plan": "pro"}})),
                 (merge, json!("\u{1f600}"), json!({"alias": "\u{1f600}"})),
             ]
         );

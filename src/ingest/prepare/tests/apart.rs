@@ -5,7 +5,7 @@ use super::*;
 
 fn only(only: &str, events: &str) -> Prepared {
     let body = format!(
-        r#"{{"api_key":"phc_a","historical_migration":true,"import_only":{only},"batch":[{events}]}}"#
+        r#"{{"api_key":"phc_a","historical_migration":true,"import":{{"person_properties":"overwrite"{only}}},"batch":[{events}]}}"#
     );
     let received = Received { client_ip: Some("203.0.113.9".parse().unwrap()), ..received() };
     prepare_with(body, &received).unwrap()
@@ -19,7 +19,7 @@ const EVENTS: &str = r#"
 
 #[test]
 fn events_alone_are_stored_as_they_are_and_touch_nobody() {
-    let prepared = only("\"events\"", EVENTS);
+    let prepared = only(",\"only\":\"events\"", EVENTS);
     assert_eq!(prepared.rows, 3);
     assert_eq!(ops(&prepared), ["u: personless", "g: personless"]);
     let stored: Json =
@@ -37,7 +37,7 @@ fn events_alone_are_stored_as_they_are_and_touch_nobody() {
 #[test]
 fn groups_get_the_numbers_of_this_project() {
     let event = r#"{"event":"e","distinct_id":"u","properties":{"$group_0":"x","$groups":{"project":"x"},"$group_4":"y"}}"#;
-    let prepared = only("\"events\"", event);
+    let prepared = only(",\"only\":\"events\"", event);
     let stored: Json =
         serde_json::from_str(cell(&prepared, 0, "properties").as_str().unwrap()).unwrap();
     assert_eq!(stored, json!({"$groups": {"project": "x"}, "$group_1": "x"}));
@@ -49,7 +49,7 @@ fn groups_get_the_numbers_of_this_project() {
 
 #[test]
 fn persons_alone_change_and_leave_no_event() {
-    let prepared = only("\"persons\"", EVENTS);
+    let prepared = only(",\"only\":\"persons\"", EVENTS);
     assert_eq!((prepared.rows, prepared.keys.len()), (0, 0));
     assert_eq!(prepared.observed.event_names().count(), 0);
     let ops = ops(&prepared);
@@ -63,15 +63,16 @@ fn persons_alone_change_and_leave_no_event() {
 
 #[test]
 fn other_values_are_refused() {
-    for value in ["\"event\"", "true", "7", "{}"] {
+    for value in ["\"event\"", "true", "7", "{}", "null"] {
         let body = format!(
-            r#"{{"api_key":"phc_a","import_only":{value},"batch":[{{"event":"e","distinct_id":"u"}}]}}"#
+            r#"{{"api_key":"phc_a","historical_migration":true,"import":{{"only":{value},"person_properties":"fill"}},
+                "batch":[{{"event":"e","distinct_id":"u"}}]}}"#
         );
         let error = prepare_with(body, &received()).unwrap_err();
-        assert_eq!(error, PrepareError::ImportOnly, "{value}");
+        assert_eq!(error, PrepareError::Import, "{value}");
     }
-    assert_eq!(only("null", EVENTS).rows, 3);
-    let all = ops(&only("null", EVENTS));
+    assert_eq!(only("", EVENTS).rows, 3);
+    let all = ops(&only("", EVENTS));
     let merge = "u: merge a";
     assert_eq!((all.len(), all[1].as_str(), all[2].as_str()), (4, merge, "g: touch"), "{all:?}");
 }

@@ -1,0 +1,380 @@
+//! `weir export`: events, persons, definitions, flags, or all of a project as files, over the API with a personal key.
+//!
+//! Rows are asked for by SQL and written as they come; nothing is in memory as a whole. Files in PostHog's schema are
+//! rewritten ([`weir_import::posthog_files`]) from a Parquet answer, which is kept in a temporary file meanwhile.
+
+mod api;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::cli::export::api::Api;
+use weir_import::posthog_files::{self, Rows};
+
+/// Export events, persons, definitions, flags, or all of a project
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExportArgs {
+    /// What to export
+    #[arg(value_enum)]
+    pub what: What,
+    /// Format of events and persons: as PostHog's batch exports, or with the columns of the tables; of everything else csv,
+    /// jsonl or parquet, and of flags jsonl [default: posthog-parquet for events, persons and projects, else jsonl]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// File, or for definitions and projects a directory, which is created; standard output if it is missing
+    #[arg(long, value_name = "FILE|DIR")]
+    pub out: Option<PathBuf>,
+    /// URL of the server
+    #[arg(long, default_value = "http://127.0.0.1:8000")]
+    pub url: String,
+    /// Personal API key
+    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
+    pub key: String,
+    /// Id of the project
+    #[arg(long, default_value_t = 1)]
+    pub project: i64,
+    /// Only events from this time on, RFC 3339
+    #[arg(long)]
+    pub from: Option<DateTime<Utc>>,
+    /// Only events before this time, RFC 3339
+    #[arg(long)]
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Events.
+    Events,
+    /// Persons, one row for each distinct id.
+    Persons,
+    /// Definitions of events and of properties.
+    Definitions,
+    /// Feature flags.
+    Flags,
+    /// All of these, and cohorts, actions, annotations, insights and dashboards.
+    Project,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Parquet in the schema of PostHog's batch exports.
+    PosthogParquet,
+    /// JSON lines in that schema.
+    PosthogJsonl,
+    /// Parquet with the columns of the table.
+    Parquet,
+    /// CSV with the columns of the table.
+    Csv,
+    /// JSON lines with the columns of the table.
+    Jsonl,
+}
+
+impl Format {
+    /// The end of the names of files.
+    fn ending(self) -> &'static str {
+        match self {
+            Self::PosthogParquet | Self::Parquet => "parquet",
+            Self::PosthogJsonl | Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// The same with the columns of tables.
+    fn plain(self) -> Self {
+        match self {
+            Self::PosthogParquet | Self::Parquet => Self::Parquet,
+            Self::PosthogJsonl | Self::Jsonl => Self::Jsonl,
+            Self::Csv => Self::Csv,
+        }
+    }
+}
+
+/// Lists of a project that are written as JSON lines, by the names of their endpoints.
+const LISTS: [&str; 7] = [
+    "feature_flags",
+    "cohorts",
+    "actions",
+    "annotations",
+    "insights",
+    "dashboards",
+    "early_access_feature",
+];
+
+/// Exports.
+///
+/// # Errors
+///
+/// The server cannot be reached or refuses, a file cannot be written, or the answer is incomplete. What was written of a
+/// file is removed then.
+pub async fn run(args: ExportArgs) -> anyhow::Result<()> {
+    let api = Api::new(&args.url, &args.key, args.project)?;
+    let default = match args.what {
+        What::Events | What::Persons | What::Project => Format::PosthogParquet,
+        What::Definitions | What::Flags => Format::Jsonl,
+    };
+    let export =
+        Export { api, format: args.format.unwrap_or(default), from: args.from, to: args.to };
+    let single = args.out.as_deref();
+    match args.what {
+        What::Events => export.events(single).await,
+        What::Persons => export.persons(single).await,
+        What::Flags => {
+            ensure!(export.format == Format::Jsonl, "flags are exported as jsonl only");
+            export.list("feature_flags", single).await
+        }
+        What::Definitions => {
+            let directory = directory(single)?;
+            export.definitions(directory).await
+        }
+        What::Project => export.project(directory(single)?).await,
+    }
+}
+
+fn directory(out: Option<&Path>) -> anyhow::Result<&Path> {
+    let directory = out.context("--out DIR is needed, because there are several files")?;
+    let created = fs::create_dir_all(directory);
+    created.with_context(|| format!("cannot create {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// An export under way.
+#[derive(Debug)]
+struct Export {
+    api: Api,
+    format: Format,
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
+}
+
+impl Export {
+    async fn events(&self, out: Option<&Path>) -> anyhow::Result<()> {
+        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
+        let from = self.from.map(|at| format!("e.timestamp >= '{}'", time(at)));
+        let to = self.to.map(|at| format!("e.timestamp < '{}'", time(at)));
+        let conditions: Vec<String> = [from, to].into_iter().flatten().collect();
+        let bounds = match conditions.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", conditions.join(" AND ")),
+        };
+        match self.format {
+            Format::PosthogParquet | Format::PosthogJsonl => {
+                let sql = format!(
+                    "SELECT e.uuid, e.event, e.distinct_id, e.person_id, e.properties, p.properties AS person_properties, \
+                     e.elements_chain, e.timestamp, e.received_at FROM events e LEFT JOIN persons p ON p.uuid = e.person_id\
+                     {bounds}"
+                );
+                self.posthog(
+                    Rows::Events,
+                    &sql,
+                    &format!("SELECT count(*) AS n FROM events e{bounds}"),
+                    out,
+                )
+                .await
+            }
+            _ => {
+                self.table(
+                    &format!("SELECT * FROM events e{bounds}"),
+                    &format!("SELECT count(*) AS n FROM events e{bounds}"),
+                    out,
+                )
+                .await
+            }
+        }
+    }
+
+    async fn persons(&self, out: Option<&Path>) -> anyhow::Result<()> {
+        const FROM: &str = "FROM person_distinct_ids d JOIN persons p ON p.uuid = d.person_id";
+        let count = format!("SELECT count(*) AS n {FROM}");
+        match self.format {
+            Format::PosthogParquet | Format::PosthogJsonl => {
+                let sql =
+                    format!("SELECT d.distinct_id, d.person_id, p.properties, p.created_at {FROM}");
+                self.posthog(Rows::Persons, &sql, &count, out).await
+            }
+            _ => {
+                let sql = format!(
+                    "SELECT d.distinct_id, d.person_id, p.properties, p.created_at, p.is_identified {FROM}"
+                );
+                self.table(&sql, &count, out).await
+            }
+        }
+    }
+
+    async fn definitions(&self, directory: &Path) -> anyhow::Result<()> {
+        for table in ["event_definitions", "property_definitions"] {
+            let path = directory.join(format!("{table}.{}", self.format.ending()));
+            let count = format!("SELECT count(*) AS n FROM {table}");
+            self.table(&format!("SELECT * FROM {table}"), &count, Some(&path)).await?;
+        }
+        Ok(())
+    }
+
+    async fn project(&self, directory: &Path) -> anyhow::Result<()> {
+        let file = |name: &str, ending: &str| directory.join(format!("{name}.{ending}"));
+        let ending = self.format.ending();
+        self.persons(Some(&file("persons", ending))).await?;
+        self.events(Some(&file("events", ending))).await?;
+        self.definitions(directory).await?;
+        for list in LISTS {
+            self.list(list, Some(&file(list, "jsonl"))).await?;
+        }
+        let project: Value = serde_json::from_slice(&self.api.get("").await?)?;
+        let mut out = Out::create(Some(&file("project", "json")))?;
+        serde_json::to_writer_pretty(&mut out, &project)?;
+        out.finish()
+    }
+
+    /// The rows of a query in a format that the server writes.
+    async fn table(&self, sql: &str, count: &str, out: Option<&Path>) -> anyhow::Result<()> {
+        let mut file = Out::create(out)?;
+        let format = self.format.plain();
+        if format == Format::Parquet {
+            // The number of its rows is at its end.
+            let mut answer = self.spooled(sql, count).await?;
+            io::copy(&mut answer, &mut file)?;
+            return file.finish();
+        }
+        let expected = self.count(count).await?;
+        let (name, lines) = match format {
+            Format::Csv => ("csv", None),
+            _ => ("jsonl", Some(expected)),
+        };
+        let written = self.api.query(sql, name, &mut file).await?;
+        if let Some(expected) = lines {
+            is_whole(written.lines, expected)?;
+        }
+        file.finish()
+    }
+
+    /// The rows of a query in PostHog's schema.
+    async fn posthog(
+        &self,
+        rows: Rows,
+        sql: &str,
+        count: &str,
+        out: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let answer = self.spooled(sql, count).await?;
+        let mut file = Out::create(out)?;
+        let format = self.format;
+        let written = tokio::task::spawn_blocking(move || {
+            match format {
+                Format::PosthogParquet => posthog_files::write_parquet(rows, answer, &mut file),
+                _ => posthog_files::write_lines(rows, answer, &mut file),
+            }?;
+            anyhow::Ok(file)
+        });
+        written.await??.finish()
+    }
+
+    /// The answer to a query as a temporary Parquet file, which has as many rows as there are.
+    async fn spooled(&self, sql: &str, count: &str) -> anyhow::Result<File> {
+        let expected = self.count(count).await?;
+        let file = tempfile::tempfile().context("cannot create a temporary file")?;
+        let mut writer = BufWriter::new(file);
+        self.api.query(sql, "parquet", &mut writer).await?;
+        let mut file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let rows = weir_import::read::rows_of(&file).context("the answer is no Parquet file")?;
+        is_whole(rows, expected)?;
+        file.rewind()?;
+        Ok(file)
+    }
+
+    async fn count(&self, sql: &str) -> anyhow::Result<u64> {
+        let mut answer = Vec::new();
+        self.api.query(sql, "json", &mut answer).await?;
+        let row: Value =
+            serde_json::from_slice(&answer).context("the server's count is no JSON")?;
+        row.get("n").and_then(Value::as_u64).context("the server does not count")
+    }
+
+    /// All pages of a list as JSON lines.
+    async fn list(&self, name: &str, out: Option<&Path>) -> anyhow::Result<()> {
+        const PAGE_ITEMS: usize = 100;
+        let mut file = Out::create(out)?;
+        let mut offset = 0;
+        loop {
+            let page = self.api.get(&format!("{name}/?limit={PAGE_ITEMS}&offset={offset}")).await?;
+            let page: Value = serde_json::from_slice(&page)?;
+            let results = page.get("results").and_then(Value::as_array);
+            let results = results.with_context(|| format!("{name} is no list"))?;
+            for item in results {
+                match item.get("id").and_then(Value::as_i64).filter(|_| name == "dashboards") {
+                    // Lists of dashboards have no tiles.
+                    Some(id) => file.write_all(&self.api.get(&format!("{name}/{id}/")).await?)?,
+                    None => serde_json::to_writer(&mut file, item)?,
+                }
+                file.write_all(b"\n")?;
+            }
+            offset += results.len();
+            if results.is_empty() || page.get("next").is_none_or(Value::is_null) {
+                return file.finish();
+            }
+        }
+    }
+}
+
+/// Events may have come meanwhile; fewer means that the answer was cut off.
+fn is_whole(rows: u64, expected: u64) -> anyhow::Result<()> {
+    if rows < expected {
+        bail!(
+            "the server sent {rows} of {expected} rows: export shorter ranges of time with --from and --to"
+        );
+    }
+    Ok(())
+}
+
+/// A file under a temporary name until it is whole, or the standard output.
+#[derive(Debug)]
+enum Out {
+    Standard(io::Stdout),
+    File { writer: BufWriter<tempfile::NamedTempFile>, path: PathBuf },
+}
+
+impl Out {
+    fn create(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            return Ok(Self::Standard(io::stdout()));
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let file = tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new(".")));
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::File { writer: BufWriter::new(file), path: path.to_owned() })
+    }
+
+    /// Gives the file its name.
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Standard(mut out) => Ok(out.flush()?),
+            Self::File { writer, path } => {
+                let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Standard(out) => out.write(bytes),
+            Self::File { writer, .. } => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Standard(out) => out.flush(),
+            Self::File { writer, .. } => writer.flush(),
+        }
+    }
+}

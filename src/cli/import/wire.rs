@@ -1,0 +1,105 @@
+//! Connections of an import to its server.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, StatusCode, Uri, header};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+/// Longest wait for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest answer that is read; those of capture are short.
+const ANSWER_MAX_BYTES: usize = 64 << 10;
+
+/// The server, and how bodies are sent to it.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    uri: Uri,
+    connections: Client<HttpConnector, Full<Bytes>>,
+    /// Whether bodies are compressed: not on the same machine, where it takes more time than it saves.
+    compresses: bool,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// `Retry-After`, in seconds.
+    pub(super) retry_after: Option<Duration>,
+    pub(super) text: Bytes,
+}
+
+impl Target {
+    /// The server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// It is no URL of a server.
+    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
+        let address = format!("{}/batch/", url.trim_end_matches('/'));
+        let uri: Uri = address.parse().with_context(|| format!("{url} is not a valid URL"))?;
+        ensure!(uri.scheme_str() == Some("http"), "{url} is not an http:// URL");
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_near = host == "localhost"
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(Duration::from_secs(10)));
+        let connections = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { uri, connections, compresses: !is_near })
+    }
+
+    /// Sends a body.
+    ///
+    /// # Errors
+    ///
+    /// There is no response: the connection failed, or it took too long.
+    pub(super) async fn post(&self, body: Bytes) -> anyhow::Result<Answer> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.uri.clone())
+            .header(header::USER_AGENT, concat!("weir-import/", env!("CARGO_PKG_VERSION")))
+            .header(header::CONTENT_TYPE, "application/json");
+        if self.compresses {
+            request = request.header(header::CONTENT_ENCODING, "zstd");
+        }
+        let sent = self.connections.request(request.body(Full::new(body))?);
+        let read = async {
+            let response = sent.await.with_context(|| format!("cannot reach {}", self.uri))?;
+            let status = response.status();
+            let after = response.headers().get(header::RETRY_AFTER);
+            let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            let text = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
+            let text = text.map_err(anyhow::Error::from_boxed)?.to_bytes();
+            anyhow::Ok(Answer { status, retry_after: after.map(Duration::from_secs), text })
+        };
+        tokio::time::timeout(ANSWER_TIMEOUT, read).await.context("the server does not answer")?
+    }
+
+    /// Whether there is a server at all, so that a wrong URL is not tried for long.
+    ///
+    /// # Errors
+    ///
+    /// Nothing listens there.
+    pub(super) async fn reach(&self) -> anyhow::Result<()> {
+        let request = Request::builder().method(Method::HEAD).uri(self.uri.clone());
+        let sent = self.connections.request(request.body(Full::default())?);
+        let response = tokio::time::timeout(ANSWER_TIMEOUT, sent).await;
+        let response = response.context("the server does not answer")?;
+        response.with_context(|| format!("cannot reach {}", self.uri)).map(drop)
+    }
+
+    /// A body as it is sent.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be compressed.
+    pub(super) fn pack(&self, body: Vec<u8>) -> std::io::Result<Bytes> {
+        let packed = if self.compresses { zstd::bulk::compress(&body, 1)? } else { body };
+        Ok(Bytes::from(packed))
+    }
+}
