@@ -14,6 +14,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use serde_json::Value;
 
+use crate::cli::client::TlsArgs;
 use crate::cli::export::api::Api;
 use weir_import::posthog_files::{self, Rows};
 
@@ -45,6 +46,9 @@ pub struct ExportArgs {
     /// Only events before this time, RFC 3339
     #[arg(long)]
     pub to: Option<DateTime<Utc>>,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// What is exported.
@@ -115,7 +119,7 @@ const LISTS: [&str; 7] = [
 /// The server cannot be reached or refuses, a file cannot be written, or the answer is incomplete. What was written of a
 /// file is removed then.
 pub async fn run(args: ExportArgs) -> anyhow::Result<()> {
-    let api = Api::new(&args.url, &args.key, args.project)?;
+    let api = Api::new(&args.url, &args.key, args.project, &args.tls)?;
     let default = match args.what {
         What::Events | What::Persons | What::Project => Format::PosthogParquet,
         What::Definitions | What::Flags => Format::Jsonl,

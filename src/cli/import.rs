@@ -24,6 +24,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 
+use crate::cli::client::TlsArgs;
 use crate::cli::import::delivery::{Delivery, Tally};
 use crate::cli::import::dry::Dry;
 use crate::cli::import::job::{Job, Order};
@@ -92,6 +93,9 @@ pub struct ImportArgs {
     /// Print the report as one JSON object
     #[arg(long)]
     pub json: bool,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// What an import does to the properties of persons.
@@ -192,7 +196,7 @@ async fn rehearse(args: ImportArgs, inputs: Vec<Input>, clock: Clock) -> anyhow:
 /// Reads everything and sends it.
 async fn import(args: ImportArgs, inputs: Vec<Input>, clock: Clock) -> anyhow::Result<Report> {
     let token = args.token.clone().context("--token is needed")?;
-    let target = Target::new(&args.url)?;
+    let target = Target::new(&args.url, &args.tls)?;
     target.reach().await?;
     let order = Order {
         from: args.from,

@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::cli::client::TlsArgs;
 use crate::cli::transfer::client::Client;
 use crate::cli::transfer::memory::Memory;
 use weir_base::clock::{Clock, UnixMicros};
@@ -71,6 +72,9 @@ pub struct TransferArgs {
     /// Fail if something could not come
     #[arg(long)]
     pub strict: bool,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// What happens to properties of persons and groups that the target has already.
@@ -108,7 +112,7 @@ pub async fn run(args: TransferArgs, clock: Clock) -> anyhow::Result<()> {
 /// Copies the project. Returns what was done, and why it ended if it did so early.
 async fn copy(args: &TransferArgs, clock: Clock) -> anyhow::Result<(Report, Option<Stop>)> {
     let client = |url: &Url, key: &str| -> anyhow::Result<Arc<Client>> {
-        Ok(Arc::new(Client::new(url, key, ANSWER_TIMEOUT)?))
+        Ok(Arc::new(Client::new(url, key, (ANSWER_TIMEOUT, &args.tls))?))
     };
     let source = Server::new("the source", client(&args.from_url, &args.from_key)?);
     let target = Server::new("the target", client(&args.url, &args.key)?);

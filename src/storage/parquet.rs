@@ -10,10 +10,10 @@
 //! that were 1 % smaller. Pages have Parquet's CRC-32 for other engines, and a section before the footer
 //! has checksums of all bytes (`checksums`).
 
+mod bounds;
 mod page_crc;
 pub mod pages;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -50,11 +50,9 @@ use tokio::io::AsyncWriteExt;
 
 use crate::checksums;
 use crate::checksums::BlockSums;
-use crate::delta::stats::{ColumnStats, FileStats, Value};
 use crate::delta::{DataFile, TableSpec};
 use crate::exact::ExactColumns;
 use crate::parquet::page_crc::PageStores;
-use weir_base::clock::UnixMicros;
 
 /// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
 /// (DuckDB recommends 100,000 to 1,000,000).
@@ -364,7 +362,7 @@ impl FileWriter {
             size_bytes: object.size,
             rows: self.rows,
             partition: self.partition,
-            stats: stats(&metadata, &self.schema, &self.statistics),
+            stats: bounds::stats(&metadata, &self.schema, &self.statistics),
             exact: self.exact,
             path: self.path,
         })
@@ -558,59 +556,4 @@ fn properties(
         }
     }
     Ok(builder.build())
-}
-
-/// Statistics of the columns at `positions` over all row groups.
-fn stats(metadata: &ParquetMetaData, schema: &SchemaRef, positions: &[usize]) -> FileStats {
-    let mut columns = BTreeMap::new();
-    for position in positions {
-        let Some(field) = schema.fields().get(*position) else { continue };
-        let chunks = metadata.row_groups().iter().map(|group| group.columns().get(*position));
-        let chunks: Option<Vec<&Statistics>> =
-            chunks.map(|chunk| chunk.and_then(|chunk| chunk.statistics())).collect();
-        let Some(chunks) = chunks else { continue };
-        let is_time = matches!(field.data_type(), DataType::Timestamp(..));
-        let bounds = |chunk: &&Statistics| bounds(chunk, is_time);
-        let all: Option<Vec<(Value, Value)>> = chunks.iter().map(bounds).collect();
-        let (mins, maxs): (Vec<Value>, Vec<Value>) = all.unwrap_or_default().into_iter().unzip();
-        let pick = |values: Vec<Value>, order| {
-            values.into_iter().reduce(|a, b| if compare(&b, &a) == order { b } else { a })
-        };
-        let nulls = chunks.iter().map(|chunk| chunk.null_count_opt()).sum::<Option<u64>>();
-        columns.insert(
-            field.name().clone(),
-            ColumnStats {
-                min: pick(mins, std::cmp::Ordering::Less),
-                max: pick(maxs, std::cmp::Ordering::Greater),
-                null_count: nulls,
-            },
-        );
-    }
-    FileStats { columns }
-}
-
-fn bounds(statistics: &Statistics, is_time: bool) -> Option<(Value, Value)> {
-    match statistics {
-        Statistics::Int64(values) => {
-            let value = |micros: i64| match is_time {
-                true => Value::Timestamp(UnixMicros(micros)),
-                false => Value::Int(micros),
-            };
-            Some((value(*values.min_opt()?), value(*values.max_opt()?)))
-        }
-        Statistics::ByteArray(values) => {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok().map(Value::Text);
-            Some((text(values.min_opt()?.data())?, text(values.max_opt()?.data())?))
-        }
-        _ => None,
-    }
-}
-
-fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
-    match (a, b) {
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
-        (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        _ => std::cmp::Ordering::Equal,
-    }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, Uri, header};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+
+use crate::cli::client::{Connections, TlsArgs, address, connections};
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -19,7 +18,7 @@ const ANSWER_MAX_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     uri: Uri,
-    connections: Client<HttpConnector, Full<Bytes>>,
+    connections: Connections<Full<Bytes>>,
     /// Whether bodies are compressed: not on the same machine, where it takes more time than it saves.
     compresses: bool,
 }
@@ -38,19 +37,13 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// It is no URL of a server.
-    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
-        let address = format!("{}/batch/", url.trim_end_matches('/'));
-        let uri: Uri = address.parse().with_context(|| format!("{url} is not a valid URL"))?;
-        ensure!(uri.scheme_str() == Some("http"), "{url} is not an http:// URL");
+    /// It is no URL of a server, or those of [`connections`].
+    pub(super) fn new(url: &str, tls: &TlsArgs) -> anyhow::Result<Self> {
+        let uri = address(url, "/batch/")?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let is_near = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(10)));
-        let connections = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { uri, connections, compresses: !is_near })
+        Ok(Self { uri, connections: connections(tls)?, compresses: !is_near })
     }
 
     /// Sends a body.

@@ -8,12 +8,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, header};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use url::Url;
 
+use crate::cli::client::{Connections, TlsArgs, connections};
 use weir_transfer::server::{ANSWER_MAX_BYTES, Call, Http, NoReply, Reply};
 
 /// A client whose connections are kept open. It follows no redirect.
@@ -21,13 +18,17 @@ use weir_transfer::server::{ANSWER_MAX_BYTES, Call, Http, NoReply, Reply};
 pub(super) struct Client {
     base: Url,
     key: header::HeaderValue,
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Connections<Full<Bytes>>,
     timeout: Duration,
 }
 
 impl Client {
     /// A client for the server at `url`.
-    pub(super) fn new(url: &Url, key: &str, timeout: Duration) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        url: &Url,
+        key: &str,
+        (timeout, tls): (Duration, &TlsArgs),
+    ) -> anyhow::Result<Self> {
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
         ensure!(is_http, "{url} is not an address of http or https");
         let is_plain = url.username().is_empty() && url.password().is_none();
@@ -41,14 +42,7 @@ impl Client {
             .ok()
             .context("a key has characters that no key has")?;
         key.set_sensitive(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .context("the certificates of this machine cannot be read")?
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { base, key, http, timeout })
+        Ok(Self { base, key, http: connections(tls)?, timeout })
     }
 
     async fn once(&self, call: Call) -> Result<Reply, NoReply> {
