@@ -25,11 +25,10 @@ use crate::routes::{
     lists, local_evaluation, ofrep, otel, pages, remote_config, static_files,
 };
 use crate::table::{Found, Managed};
-use crate::throttle::{Attempts, Throttle};
 use crate::{auth, lasting, public, table};
 use weir_app::App;
+use weir_base::attempts::Attempts;
 use weir_base::tasks::Shutdown;
-use weir_metadata::accounts::PersonalKey;
 use weir_metadata::standing::Standing;
 
 /// Sign-ins of one client address in a minute, failed or not.
@@ -46,7 +45,6 @@ pub struct Router {
     links: shared::Links,
     /// The fields of bodies, by endpoint.
     bodies: Bodies,
-    throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
     /// State of the pages.
     desk: Arc<Desk>,
@@ -129,10 +127,8 @@ fn later<'a>(answer: impl Future<Output = Result<Response, Problem>> + Send + 'a
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
-        let throttle = Arc::new(Throttle::new(&app.node.config.http, &app.node.clock));
         let subscribers = flag_events::Subscribers::new(app.node.config.http.connections_max);
         let desk = Desk {
-            throttle: Arc::clone(&throttle),
             sign_ins: Attempts::new(&app.node.clock, SIGN_INS_PER_MINUTE),
             streams: subscribers.clone(),
             ending: ending.clone(),
@@ -143,7 +139,7 @@ impl Router {
         let desk = Arc::new(desk);
         // A test checks that the description can be read; without it bodies may have any fields.
         let bodies = Bodies::described().unwrap_or_default();
-        Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }
+        Self { app, definitions, links, bodies, subscribers, desk, ending, secret }
     }
 
     /// Returns the response at once if the endpoint waits for nothing; else returns its future.
@@ -218,9 +214,9 @@ impl Router {
         let in_body = auth::key_in_body(&mut request).await;
         let snapshot = self.app.node.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
-        self.note_use(&asker.key);
+        self.app.node.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
-        self.throttle.check(asker.key.id, is_analytics)?;
+        self.app.node.throttle.check(asker.key.id, is_analytics)?;
         let standing = Standing::of(&self.app.node.metadata, &asker.key, None);
         let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
@@ -236,21 +232,6 @@ impl Router {
         let response = lasting::streamed(&standing, response);
         let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
         Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
-    }
-}
-
-impl Router {
-    /// Records the use of a key in the background.
-    fn note_use(&self, key: &Arc<PersonalKey>) {
-        if key.is_use_noted(self.app.node.clock.now()) {
-            return;
-        }
-        let (metadata, key) = (self.app.node.metadata.clone(), Arc::clone(key));
-        self.app.node.tasks.0.spawn("note-key-use", async move {
-            if let Err(error) = metadata.record_key_use(&key).await {
-                tracing::warn!(%error, "cannot note that a key was used");
-            }
-        });
     }
 }
 
