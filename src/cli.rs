@@ -13,6 +13,7 @@ pub mod load;
 pub mod login;
 pub mod migrate;
 pub mod moving;
+mod postgres;
 pub mod query;
 mod runtime;
 pub mod serve;
