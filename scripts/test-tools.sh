@@ -14,6 +14,8 @@
 #     axe/                              node_modules with `axe-core`, which finds what is not accessible on a page
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
+#     postgres-clients/                 Python environment with clients of PostgreSQL
+#     postgres-node/                    node_modules with the client of PostgreSQL for Node
 #     moto/                             Python environment with an object store in memory, for tables in a bucket
 #     schemathesis/                     Python environment with the fuzzer that reads the description of the endpoints
 #     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
@@ -123,6 +125,8 @@ python_env posthog-3 posthog==3.25.0
 python_env posthog-5 posthog==5.4.0
 python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
+python_env postgres-clients 'psycopg[binary]==3.3.9' asyncpg==0.32.0 sqlalchemy==2.1.9 adbc-driver-postgresql==1.13.0 \
+    connectorx==0.4.6 pgcli==4.7.1 pyarrow==26.0.1
 python_env moto 'moto[server]==5.2.5'
 python_env schemathesis schemathesis==4.32.5 hypothesis==6.170.15
 node_itself 22.23.3
@@ -134,6 +138,7 @@ python_env opentelemetry-python posthog==7.91.1 opentelemetry-sdk==1.45.2 opente
 node_env openfeature-node @openfeature/server-sdk@1.23.0 @openfeature/ofrep-core@0.1.4 @openfeature/ofrep-provider@0.1.3
 node_env lz-string lz-string@1.5.0
 node_env axe axe-core@4.14.1
+node_env postgres-node pg@8.23.1 pg-cursor@2.22.1
 geoip_databases 5.1.0
 rust_drivers
 

@@ -93,6 +93,7 @@ mod person_columns;
 mod person_page;
 mod persons;
 mod postgres;
+mod postgres_port;
 mod property_access;
 mod property_definitions;
 mod published;
