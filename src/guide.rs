@@ -16,7 +16,7 @@ pub struct Page {
 /// definitions the first one counts, so these stand in front of the page.
 macro_rules! links {
     () => {
-        "[backup]: self::backup\n[bucket]: self::bucket\n[compatibility]: self::compatibility\n\
+        "[backup]: self::backup\n[bi]: self::bi\n[bucket]: self::bucket\n[compatibility]: self::compatibility\n\
          [contributing]: self::contributing\n[flags]: self::flags\n[functions]: self::functions\n\
          [guarantees]: self::guarantees\n[insights]: self::insights\n[install]: self::install\n\
          [limits]: self::limits\n\
@@ -50,6 +50,7 @@ pages! {
     functions "guide/functions.md" "functions of ClickHouse in SQL, with examples",
     insights "guide/insights.md" "trends, funnels, retention, paths, dashboards, public links",
     page "guide/page.md" "the web interface",
+    bi "guide/bi.md" "BI tools and notebooks over the PostgreSQL port",
     tables "guide/tables.md" "the files for other engines, and their columns",
     settings "guide/settings.md" "every setting with its default, range and meaning",
     limits "guide/limits.md" "limits that are not settings",
