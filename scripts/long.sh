@@ -2,12 +2,13 @@
 # The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
 # or how questions are answered runs them; further words name one of the parts.
 #
-#   scripts/long.sh [explore|images|outages|oracle]...
+#   scripts/long.sh [explore|images|outages|oracle|jdbc]...
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
 #   outages   PostgreSQL away for 30 s; the bucket away for 60 s, with the log in it and without, and slow as long with the
 #             log in it (minutes)
+#   jdbc      the driver of PostgreSQL for Java, for which a JDK is installed (a minute)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
 #
 # Settings as for scripts/test.sh, which has to have run once: it installs what the tests need.
@@ -18,7 +19,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
 server() { cargo test --release --locked --test server -- "$@"; }
 
-[ $# -gt 0 ] || set -- explore images outages oracle
+[ $# -gt 0 ] || set -- explore images outages oracle jdbc
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
@@ -28,6 +29,14 @@ for part in "$@"; do
         WEIR_TEST_POSTGRES_OUTAGE_SECONDS=30 WEIR_TEST_BUCKET_OUTAGE_SECONDS=60 server --test-threads=1 \
             postgres::an_outage_of_postgresql_stops_changes_only s3::a_store_that_is_away \
             standby::a_store_that_fails standby::a_slow_store
+        ;;
+    jdbc)
+        jar=/usr/share/java/postgresql.jar
+        if ! command -v javac >/dev/null || [ ! -e "$jar" ]; then
+            apt-get update -qq
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jdk-headless libpostgresql-jdbc-java
+        fi
+        WEIR_TEST_JDBC=$jar server postgres_port::clients::jdbc
         ;;
     oracle) WEIR_ORACLE_QUESTIONS=100000 server --test-threads=2 oracle:: correlation:: ;;
     *)

@@ -17,6 +17,8 @@
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
 #     web-readers/                      Python environment with older engines, which read tables from an address
+#     postgres-clients/                 Python environment with clients of PostgreSQL
+#     postgres-node/                    node_modules with the client of PostgreSQL for Node
 #     moto/                             Python environment with an object store in memory, for tables in a bucket
 #     schemathesis/                     Python environment with the fuzzer that reads the description of the endpoints
 #     nodejs/bin/node                   the Node that runs all of them: that of Debian 12 is too old for the SDKs
@@ -127,6 +129,8 @@ python_env posthog-5 posthog==5.4.0
 python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
 python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1
 python_env web-readers duckdb==1.4.4 duckdb-extension-httpfs==1.4.4 pandas==2.2.3 pyarrow==10.0.1 numpy==1.26.4 polars==0.20.31
+python_env postgres-clients 'psycopg[binary]==3.3.9' asyncpg==0.32.0 sqlalchemy==2.1.9 adbc-driver-postgresql==1.13.0 \
+    connectorx==0.4.6 pgcli==4.7.1 pyarrow==26.0.1
 python_env moto 'moto[server]==5.2.5'
 python_env schemathesis schemathesis==4.32.5 hypothesis==6.170.15
 node_itself 22.23.3
@@ -140,6 +144,7 @@ python_env mcp-python mcp==2.3.0
 node_env mcp-node @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0
 node_env lz-string lz-string@1.5.0
 node_env axe axe-core@4.14.1
+node_env postgres-node pg@8.23.1 pg-cursor@2.22.1
 geoip_databases 5.1.0
 rust_drivers
 

@@ -17,6 +17,7 @@ pub mod login;
 pub mod mcp;
 pub mod migrate;
 pub mod moving;
+mod postgres;
 pub mod query;
 mod runtime;
 pub mod schema;

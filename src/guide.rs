@@ -16,7 +16,8 @@ pub struct Page {
 /// definitions the first one counts, so these stand in front of the page.
 macro_rules! links {
     () => {
-        "[assistants]: self::assistants\n[backup]: self::backup\n[bucket]: self::bucket\n[compatibility]: self::compatibility\n\
+        "[assistants]: self::assistants\n[backup]: self::backup\n[bi]: self::bi\n[bucket]: self::bucket\n\
+         [compatibility]: self::compatibility\n\
          [contributing]: self::contributing\n[flags]: self::flags\n[functions]: self::functions\n\
          [guarantees]: self::guarantees\n[imports]: self::imports\n[insights]: self::insights\n[install]: self::install\n\
          [limits]: self::limits\n\
@@ -54,6 +55,7 @@ pages! {
     page "guide/page.md" "the web interface",
     tables "guide/tables.md" "columns of all tables, and the files for other engines",
     assistants "guide/assistants.md" "Claude, Cursor, VS Code and others: tools over the data",
+    bi "guide/bi.md" "BI tools and notebooks over the PostgreSQL port",
     settings "guide/settings.md" "every setting with its default, range and meaning",
     limits "guide/limits.md" "limits that are not settings",
     operations "guide/operations.md" "install, proxy, logs, metrics, the data directory, growth",

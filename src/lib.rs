@@ -7,7 +7,7 @@
 //! # Bird's eye
 //!
 //! ```text
-//!  edges         weir (cli, synth)  http   arguments, synthetic events; sockets, JSON responses
+//!  edges         weir (cli, synth)  http  pg   arguments, synthetic events; sockets, JSON; clients of PostgreSQL
 //!  composition   app                       opens and wires everything; flush, merge, vacuum
 //!  product       insights                  lists, timelines, audiences, insights
 //!  page          web                       markup, charts and queries in addresses, as pure functions
@@ -31,6 +31,9 @@
 //! [`weir_app::App::open`] opens the process-wide state ([`weir_app::node::Node`]) and one log with everything that is
 //! derived from it ([`weir_app::shard::Shard`]), and returns a cheap handle on both; commands that read without a
 //! server open a [`weir_app::copy::WorkingCopy`]. There is no global state.
+//!
+//! A port for clients of PostgreSQL ([`weir_pg::Port`]) is beside HTTP, if a build has it and the operator sets it: it takes
+//! the read path from step 3 on.
 //!
 //! Sockets are served by one asynchronous runtime. Queries run on another, on which insights, and the parts of pages
 //! that query, are computed, too ([`weir_query::kernel::engine::Engine::apart`]). Bodies are decoded, and large sets of
@@ -236,6 +239,11 @@
 //!   `query/events/pruning.rs`, `tests/server/scans.rs`
 //! - No project sees anything of another, by no endpoint of the table, and by no error of a query.
 //!   `tests/server/isolation.rs`, `tests/server/row_isolation.rs`
+//! - Over the PostgreSQL port a key reads what it reads over HTTP, and changes nothing; each answer is that of HTTP, to
+//!   every client.
+//!   `tests/server/postgres_port.rs`, `tests/server/postgres_port/clients.rs`
+//! - No client of it takes more than its share, before and after it has signed in, and no value is read as SQL.
+//!   `pg/wire/connection.rs`, `pg/wire/frontend.rs`, `tests/server/postgres_port/attacks.rs`
 //! - No key may do more than its scopes allow, at no endpoint of the table.
 //!   `tests/server/errors.rs`
 //! - No page shows more than its visitor may see, and no received data is markup or script in it.
@@ -357,6 +365,8 @@
 //!   are an `input!` (its body a `body!`), its response a type of [`weir_api`]; `schemas/openapi.json` is generated
 //!   from these. For SDKs: `http/public.rs`.
 //! - tool for assistants: its arguments in `api/nodes/tools.rs`, a row of `http/routes/mcp/tools.rs`.
+//! - type, setting or statement of clients of PostgreSQL: `pg/types.rs`, `pg/variables.rs`, `pg/statement.rs`; a table or
+//!   function of its catalog: `pg/catalog/`.
 //! - setting that SDKs load when they start: `wire/remote_config.rs`.
 //! - encoding or body format of an SDK: `wire`; its meaning: `ingest/normalize/`.
 //! - name of an attribute of a span: `wire/otlp/mapping.rs`.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["base/config", "cli", "query/output/format"]),
-    ("governor", &["http/throttle"]),
+    ("governor", &["app/throttle"]),
     (
         "hex",
         &[
@@ -32,6 +32,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("maxminddb", &["event/geoip"]),
     ("ring", &["http/routes/mcp/token", "metadata/passwords"]),
     ("semver", &["event/predicate"]),
+    ("tokio_rustls", &["pg/tls", "pg/lib"]),
     ("toml", &["base/config"]),
 ];
 
@@ -61,6 +62,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("event", 2),
     ("http", 5),
     ("metadata", 2),
+    ("pg", 5),
     ("query", 4),
     ("storage", 4),
     ("synth", 2),

@@ -19,6 +19,7 @@ pub mod node;
 pub mod overview;
 pub mod shard;
 pub mod tables;
+pub mod throttle;
 pub mod verify;
 pub mod views;
 pub mod vitals;

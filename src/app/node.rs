@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use crate::directory::MetadataStart;
 use crate::error::OpenError;
 use crate::maintenance::schedules;
+use crate::throttle::Throttle;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::tasks::slow::SlowJobs;
@@ -20,6 +21,7 @@ use weir_insights::cache::Answers;
 use weir_insights::jobs::Jobs;
 use weir_insights::slow_questions::SlowQuestions;
 use weir_metadata::Metadata;
+use weir_metadata::accounts::PersonalKey;
 
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
@@ -91,6 +93,8 @@ pub struct Node {
     pub cpu: CpuPool,
     /// Computes hashes of passwords.
     pub hashing: SlowJobs,
+    /// The rate limits of personal keys.
+    pub throttle: Arc<Throttle>,
     /// Time.
     pub clock: Clock,
     /// The metrics.
@@ -118,6 +122,7 @@ impl Node {
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
         let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
         let hashing = SlowJobs::new(&tasks, HASHES_RUNNING_MAX, HASHES_WAITING_MAX);
+        let throttle = Arc::new(Throttle::new(&config.http, &clock));
         Ok(Self {
             config,
             metadata,
@@ -129,10 +134,24 @@ impl Node {
             decoding,
             cpu,
             hashing,
+            throttle,
             clock,
             metrics,
             runtimes,
         })
+    }
+
+    /// Records the use of a key in the background.
+    pub fn note_use(&self, key: &Arc<PersonalKey>) {
+        if key.is_use_noted(self.clock.now()) {
+            return;
+        }
+        let (metadata, key) = (self.metadata.clone(), Arc::clone(key));
+        self.tasks.0.spawn("note-key-use", async move {
+            if let Err(error) = metadata.record_key_use(&key).await {
+                tracing::warn!(%error, "cannot note that a key was used");
+            }
+        });
     }
 
     /// Starts the background work beside requests: scheduled changes of flags, and reloads of the GeoIP database.

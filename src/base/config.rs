@@ -12,6 +12,7 @@ pub mod http;
 pub mod ingest;
 pub mod metadata;
 pub mod networks;
+pub mod postgres_port;
 pub mod query;
 pub mod storage;
 pub mod telemetry;
@@ -40,6 +41,9 @@ pub struct Config {
     /// Limits of queries.
     #[command(flatten, next_help_heading = "Query")]
     pub query: query::QueryConfig,
+    /// The port for clients of PostgreSQL.
+    #[command(flatten, next_help_heading = "PostgreSQL port")]
+    pub postgres_port: postgres_port::PostgresPortConfig,
     /// The process log.
     #[command(flatten, next_help_heading = "Telemetry")]
     pub telemetry: telemetry::TelemetryConfig,
@@ -88,6 +92,9 @@ impl Config {
         }
         if let Some(path) = self.ingest.geoip_file.as_deref().filter(|path| !path.is_file()) {
             return unusable(&["geoip-file"], format!("there is no file {}", path.display()));
+        }
+        if let Some((settings, problem)) = self.postgres_port.problem() {
+            return unusable(settings, problem);
         }
         Ok(())
     }
@@ -192,7 +199,7 @@ mod tests {
     use super::{Config, Origins, Unusable, variable};
 
     /// Settings without a range.
-    const UNBOUNDED: [&str; 12] = [
+    const UNBOUNDED: [&str; 15] = [
         "listen",
         "public-url",
         "trusted-proxies",
@@ -204,6 +211,9 @@ mod tests {
         "storage-endpoint",
         "storage-region",
         "storage-kms-key",
+        "postgres-listen",
+        "postgres-tls-cert",
+        "postgres-tls-key",
         "log",
     ];
 
@@ -327,6 +337,24 @@ mod tests {
             (&["--static-dir", file], Some("static-dir")),
             (&["--geoip-file", file], None),
             (&["--geoip-file", "/nonexistent.mmdb"], Some("geoip-file")),
+            (&["--postgres-listen", "127.0.0.1:5432"], None),
+            (&["--postgres-listen", "[::1]:5432"], None),
+            (&["--postgres-listen", "0.0.0.0:5432"], Some("postgres-listen")),
+            (
+                &[
+                    "--postgres-listen=0.0.0.0:5",
+                    "--postgres-tls-cert",
+                    file,
+                    "--postgres-tls-key",
+                    file,
+                ],
+                None,
+            ),
+            (&["--postgres-tls-cert", file], Some("postgres-tls-cert")),
+            (
+                &["--postgres-tls-cert", file, "--postgres-tls-key", "/nonexistent.pem"],
+                Some("postgres-tls-key"),
+            ),
         ] {
             let found = parse(flags).expect("settings").check();
             let first = found.as_ref().err().and_then(|unusable| unusable.settings.first());

@@ -2,6 +2,7 @@
 
 pub mod logs;
 pub mod metrics;
+pub mod postgres_port;
 pub mod process;
 pub mod rates;
 pub mod refused;

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
-use crate::cli::{descriptors, login};
+use crate::cli::{descriptors, login, postgres};
 use crate::guide::PAGES;
 use weir_app::directory::MetadataPolicy;
 use weir_app::error::OpenError;
@@ -100,13 +100,14 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     // The socket first: a start that cannot bind it leaves the directory unchanged, so the next start still
     // counts as the first.
     let listener = main.block_on(listen(&config))?;
+    let postgres = main.block_on(postgres::listen(&config))?;
     let lock = lock(&config.storage.data_dir)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
     let policy = match args.recreate_metadata {
         true => MetadataPolicy::Recreate,
         false => MetadataPolicy::Require,
     };
-    let start = Start { keys, config, policy, lock, listener };
+    let start = Start { keys, config, policy, lock, listener, postgres };
     let served = main.block_on(serve(start, runtimes, clock));
     let Served { app, back, lock, lease } = match served {
         Ok(Some(served)) => served,
@@ -205,6 +206,8 @@ struct Start {
     lock: DirectoryLock,
     /// The socket, bound.
     listener: TcpListener,
+    /// The socket of the PostgreSQL port, bound, if there is one.
+    postgres: Option<postgres::Door>,
 }
 
 /// State after the last request was answered.
@@ -222,7 +225,7 @@ struct Served {
 /// Opens the engines, serves and drains. If the log is in a bucket, the server first waits on standby until it holds
 /// the lease; `None` if it was stopped before that.
 async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result<Option<Served>> {
-    let Start { keys, config, policy, mut lock, mut listener } = start;
+    let Start { keys, config, policy, mut lock, mut listener, postgres } = start;
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
@@ -255,20 +258,15 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     lock.announce(&address)?;
     // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
     let started = app.node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
-    let link = match &started.personal_key {
-        Some(_) => {
-            let seed = Seed::new(&mut rand::rng());
-            Some(app.node.metadata.create_sign_in_link(started.user.id, &seed).await?)
-        }
-        None => None,
-    };
-    let page =
-        app.node.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
-    let project = started.project.id.0;
-    let link = link
-        .map(|link| format!("{}&next=/project/{project}/onboarding", login::address(&page, &link)));
+    let link = first_link(&app, &started, &url).await?;
     // The parent process may have closed the pipe after the first line.
-    if let Err(error) = greet(&url, link.as_deref(), &started, &data_dir) {
+    let postgres = postgres::listen_once_serving(&app.node.config, postgres).await?;
+    if let Err(error) = greet(
+        &url,
+        postgres.as_ref().map(|door| &door.listener),
+        link.as_deref(),
+        (&started, &data_dir),
+    ) {
         tracing::warn!(%error, "cannot write to standard output");
     }
     if let (Some(lease), Some(rivals)) = (&lease, app.shard.rivals()) {
@@ -277,6 +275,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     refresh_metadata(&back, app.node.metadata.clone());
     let router = Router::new(app.clone(), secret, front.shutdown().clone()).with_guide(guide());
     let router = Arc::new(router);
+    postgres::serve(&app, postgres, &front);
     let serving = weir_http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
         stop_signal.await;
@@ -300,6 +299,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
              Acknowledged events are in the data directory: start it again"
         ),
     }
+    postgres::end(&front, app.node.config.http.drain_timeout).await;
     app.shard.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
     Ok(Some(Served { app, back, lock, lease }))
@@ -309,6 +309,18 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
 fn guide() -> Guide {
     let pages = PAGES.iter().filter(|page| page.topic != "contributing");
     Guide::new(pages.map(|page| (page.topic, page.summary, page.text)).collect())
+}
+
+/// At the first start, the address that signs in to the page once.
+async fn first_link(app: &App, started: &Started, url: &str) -> anyhow::Result<Option<String>> {
+    if started.personal_key.is_none() {
+        return Ok(None);
+    }
+    let seed = Seed::new(&mut rand::rng());
+    let link = app.node.metadata.create_sign_in_link(started.user.id, &seed).await?;
+    let page = app.node.config.http.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
+    let (project, address) = (started.project.id.0, login::address(page, &link));
+    Ok(Some(format!("{address}&next=/project/{project}/onboarding")))
 }
 
 /// Opens the engines. A server that finds that everything was moved away releases the lease, so that a move that did
@@ -435,10 +447,24 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
 
 /// Prints the URL and the API keys for the operator: at the first start both keys and commands to try, later
 /// only the project key, which is no secret.
-fn greet(url: &str, link: Option<&str>, started: &Started, data_dir: &Path) -> std::io::Result<()> {
+fn greet(
+    url: &str,
+    postgres: Option<&TcpListener>,
+    link: Option<&str>,
+    (started, data_dir): (&Started, &Path),
+) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let (project, token) = (started.project.id, &started.project.token);
-    writeln!(out, "weir listens on {url}\n")?;
+    writeln!(out, "weir listens on {url}")?;
+    if let Some(address) = postgres.map(TcpListener::local_addr).transpose()? {
+        let (host, port) = (address.ip(), address.port());
+        writeln!(
+            out,
+            "clients of PostgreSQL connect to host {host}, port {port}, database {}",
+            started.project.id
+        )?;
+    }
+    writeln!(out)?;
     writeln!(out, "project API key (SDKs send with it):    {token}")?;
     match &started.personal_key {
         Some(key) => {

@@ -149,12 +149,6 @@ pub fn check_project(asker: Asker, project: &Arc<Project>) -> Result<Principal, 
     Ok(Principal { key, user, project: Arc::clone(project) })
 }
 
-/// Whether a key is valid for a project: one of its user's organization, and of its own if it has some.
-pub fn may_use(key: &PersonalKey, project: &Project) -> bool {
-    project.organization == key.user.organization
-        && key.projects.as_ref().is_none_or(|own| own.contains(&project.id))
-}
-
 /// The project that a path names, whether the user may use it or not.
 pub fn named(snapshot: &Snapshot, user: &User, project: &str) -> Option<ProjectId> {
     match project {
@@ -219,19 +213,9 @@ pub fn seed() -> Seed {
 ///
 /// 403 that names the missing scope.
 pub fn require(key: &PersonalKey, scope: &str) -> Result<(), Problem> {
-    if grants(key, scope) {
+    if key.grants(scope) {
         return Ok(());
     }
     let detail = format!("API key missing required scope '{scope}'");
     Err(Problem::permission_denied(detail))
-}
-
-/// Whether the key grants `scope`. See [`require`].
-pub fn grants(key: &PersonalKey, scope: &str) -> bool {
-    let Some(scopes) = &key.scopes else { return true };
-    let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
-    scopes.iter().any(|granted| {
-        let (on, may) = granted.split_once(':').unwrap_or((granted, "write"));
-        (on == object || on == "*") && (may == action || may == "write")
-    })
 }

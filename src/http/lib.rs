@@ -36,7 +36,6 @@ pub mod router;
 pub mod routes;
 pub mod standby;
 pub mod table;
-pub mod throttle;
 
 mod activity;
 mod beside;

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 use crate::budget::{Busy, Counted};
 use crate::request::BodyError;
+use weir_base::attempts::Throttled;
 use weir_base::error::Kind;
 use weir_evaluation::EvaluationError;
 use weir_event::key_kind::KeyKind;
@@ -493,6 +494,13 @@ impl Problem {
     ) -> Self {
         let problem = Self::new(Kind::Invalid, code, detail).with_type("invalid_request");
         Self { status, ..problem }
+    }
+}
+
+/// 429 with the time after which the next one is possible.
+impl From<Throttled> for Problem {
+    fn from(Throttled(wait): Throttled) -> Self {
+        Self::throttled(wait)
     }
 }
 

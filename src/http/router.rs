@@ -27,11 +27,10 @@ use crate::routes::{
     lists, local_evaluation, mcp, ofrep, otel, pages, remote_config, static_files,
 };
 use crate::table::{Found, Managed};
-use crate::throttle::{Attempts, Throttle};
 use crate::{auth, public, revocation, table};
 use weir_app::App;
+use weir_base::attempts::Attempts;
 use weir_base::tasks::Shutdown;
-use weir_metadata::accounts::PersonalKey;
 use weir_metadata::standing::Standing;
 
 /// Sign-ins of one client address in a minute, failed or not.
@@ -48,7 +47,6 @@ pub struct Router {
     links: shared::Links,
     /// The fields of bodies, by endpoint.
     bodies: Bodies,
-    throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
     /// State of the pages.
     desk: Arc<Desk>,
@@ -133,10 +131,8 @@ fn later<'a>(answer: impl Future<Output = Result<Response, Problem>> + Send + 'a
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
-        let throttle = Arc::new(Throttle::new(&app.node.config.http, &app.node.clock));
         let subscribers = flag_events::Subscribers::new(app.node.config.http.connections_max);
         let desk = Desk {
-            throttle: Arc::clone(&throttle),
             sign_ins: Attempts::new(&app.node.clock, SIGN_INS_PER_MINUTE),
             streams: subscribers.clone(),
             ending: ending.clone(),
@@ -148,7 +144,7 @@ impl Router {
         // A test checks that the description can be read; without it bodies may have any fields.
         let bodies = Bodies::described();
         let guide = Guide::default();
-        Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret, guide }
+        Self { app, definitions, links, bodies, subscribers, desk, ending, secret, guide }
     }
 
     /// The same with the pages of the guide.
@@ -228,7 +224,7 @@ impl Router {
     async fn converse(&self, project: String, request: Request) -> Result<Response, Problem> {
         let asker = mcp::asker(&self.app, &request)?;
         self.note_use(&asker.key);
-        let own = (&self.throttle, &*self.secret);
+        let own = (&self.app.node.throttle, &*self.secret);
         mcp::answer(&self.app, own, (asker, &project), request).await
     }
 
@@ -240,9 +236,9 @@ impl Router {
         let in_body = auth::key_in_body(&mut request).await;
         let snapshot = self.app.node.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
-        self.note_use(&asker.key);
+        self.app.node.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
-        self.throttle.check(asker.key.id, is_analytics)?;
+        self.app.node.throttle.check(asker.key.id, is_analytics)?;
         let project = match Root::Project.is_that_of(endpoint.path) {
             true => auth::named(&snapshot, &asker.user, &managed.owner),
             false => None,
@@ -262,21 +258,6 @@ impl Router {
         let response = revocation::streamed(&standing, response);
         let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
         Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
-    }
-}
-
-impl Router {
-    /// Records the use of a key in the background.
-    fn note_use(&self, key: &Arc<PersonalKey>) {
-        if key.is_use_noted(self.app.node.clock.now()) {
-            return;
-        }
-        let (metadata, key) = (self.app.node.metadata.clone(), Arc::clone(key));
-        self.app.node.tasks.0.spawn("note-key-use", async move {
-            if let Err(error) = metadata.record_key_use(&key).await {
-                tracing::warn!(%error, "cannot note that a key was used");
-            }
-        });
     }
 }
 

@@ -160,8 +160,8 @@ pub async fn file(
     engine.file(project, view, sql, format).await
 }
 
-/// The tables that SQL can read.
-async fn view_of(engine: &Engine, project: ProjectId) -> Result<View, QueryError> {
+/// The tables of the project as of now that SQL can read, with the members of its cohorts.
+pub async fn view_of(engine: &Engine, project: ProjectId) -> Result<View, QueryError> {
     let view = engine.view(project).await?;
     cohort_tables::register(engine, &view, project).await?;
     Ok(view)

@@ -237,6 +237,23 @@ impl PersonalKey {
         Self::of(Arc::clone(&self.user), row)
     }
 
+    /// Whether the key is valid for a project: one of its user's organization, and of its own if it has some.
+    pub fn may_use(&self, project: &Project) -> bool {
+        project.organization == self.user.organization
+            && self.projects.as_ref().is_none_or(|own| own.contains(&project.id))
+    }
+
+    /// Whether the key grants `scope`, such as `person:read`. Write implies read; a key without scopes grants
+    /// everything.
+    pub fn grants(&self, scope: &str) -> bool {
+        let Some(scopes) = &self.scopes else { return true };
+        let (object, action) = scope.split_once(':').unwrap_or((scope, "write"));
+        scopes.iter().any(|granted| {
+            let (on, may) = granted.split_once(':').unwrap_or((granted, "write"));
+            (on == object || on == "*") && (may == action || may == "write")
+        })
+    }
+
     /// Whether a use at `now` is within an hour of the stored one.
     pub fn is_use_noted(&self, now: UnixMicros) -> bool {
         self.last_used_at.is_some_and(|used| now.since(used) < LAST_USED_INTERVAL)

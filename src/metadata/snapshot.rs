@@ -212,7 +212,8 @@ impl Snapshot {
         FlagSet::new(others.chain([Arc::new(Entry::read(&other, PROJECT_MAX_STATES))]))
     }
 
-    pub(super) fn key(&self, hash: KeyHash) -> Option<&Arc<PersonalKey>> {
+    /// The key with this hash, while it is valid.
+    pub fn key(&self, hash: KeyHash) -> Option<&Arc<PersonalKey>> {
         self.keys.get(&hash)
     }
 

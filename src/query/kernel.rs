@@ -12,6 +12,7 @@ pub(super) mod footers;
 pub mod interner;
 pub(super) mod lineage;
 pub(super) mod planners;
+pub mod prepared;
 pub(super) mod ranges;
 pub(super) mod rewritten;
 pub mod run;

@@ -142,6 +142,17 @@ impl TestServer {
         Client { address: self.running.as_ref().expect("the server runs").address }
     }
 
+    /// Where clients of PostgreSQL connect, if the settings have a port for them.
+    pub(crate) fn postgres(&self) -> SocketAddr {
+        let told = std::fs::read_to_string(self.directory.path().join("stdout")).expect("UTF-8");
+        let line = told
+            .lines()
+            .find_map(|line| line.strip_prefix("clients of PostgreSQL connect to host "));
+        let (host, rest) = line.expect("a port").split_once(", port ").expect("a port");
+        let port = rest.split(',').next().expect("a port").parse().expect("a number");
+        SocketAddr::new(host.parse().expect("an address"), port)
+    }
+
     /// The id of the server's process.
     pub(crate) fn process_id(&self) -> u32 {
         self.running.as_ref().expect("the server runs").process.id()

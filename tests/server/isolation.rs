@@ -11,6 +11,7 @@ use weir_http::table::{Endpoint, TABLE};
 use crate::harness::{Answer, KEY, TOKEN, TestServer, send_known_fields};
 use crate::mcp::nothing_is_told_of_others;
 use crate::owner::{Owner, fill_in, settle, strip, text, with};
+use crate::postgres_port::wire::Session;
 
 /// Parameters that endpoints need, or that search for somebody; `SECRET` is the searched name. All other
 /// endpoints get none. The last member: whether the response contains the secret of the requested project.
@@ -858,6 +859,60 @@ fn writes_do_no_harm(server: &TestServer, (me, you): (&Owner, &Owner)) {
                 assert_eq!(answer.json()[counted], 0, "{method} {path}: {answer}");
                 assert!(own.json()[counted].as_i64() > Some(0), "{method} {path}: {own}");
             }
+        }
+    }
+}
+
+/// Goal: the same over the PostgreSQL port. Method: every row of every table, also of the catalog, by a key of each project.
+#[test]
+fn projects_never_see_each_other_over_the_postgresql_port() {
+    let server = TestServer::start_with(&[("WEIR_POSTGRES_LISTEN", "127.0.0.1:0")]);
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
+    let token = other["api_token"].as_str().expect("a token");
+    let alpha = Owner::fill(&server, 1, TOKEN, "alpha");
+    let omega = Owner::fill(&server, other["id"].as_i64().expect("an id"), token, "omega");
+    for owner in [&alpha, &omega] {
+        settle(&server, owner.project, &owner.ids);
+    }
+    for (me, you) in [(&alpha, &omega), (&omega, &alpha)] {
+        let key = key_of(&server, me.project);
+        let address = server.postgres();
+        for name in [you.project.to_string(), format!("shop of {}", you.secret)] {
+            let refused = Session::open(address, &key, &name).map(drop).expect_err("refused");
+            assert_eq!(refused.code, "3D000", "{name}");
+            assert!(
+                !refused.message.replace(&name, "").contains(you.secret),
+                "{}",
+                refused.message
+            );
+        }
+        let own = format!("shop of {}", me.secret);
+        let mut session = Session::open(address, &key, &own).expect("a session");
+        let sql = "SELECT table_schema || '.' || table_name FROM information_schema.tables";
+        let mut tables: Vec<String> = session.rows(sql).expect("tables").concat();
+        let listed = include_str!("../../src/pg/catalog/schemas.rs");
+        let names = listed.split('"').filter(|word| word.starts_with("pg_") && !word.contains(' '));
+        tables.extend(names.map(|name| format!("pg_catalog.{name}")));
+        assert!(tables.len() > 60, "{}", tables.len());
+        for table in tables {
+            let rows = session.rows(&format!("SELECT * FROM {table}"));
+            let text = format!("{:?}", rows.unwrap_or_else(|error| panic!("{table}: {error:?}")));
+            assert!(!text.contains(you.secret), "{table}: {text}");
+            let has_own =
+                ["public.events", "public.persons", "public.groups"].contains(&table.as_str());
+            assert!(!has_own || text.contains(me.secret), "{table}: {text}");
+        }
+        for sql in [
+            format!("SELECT * FROM \"{}\".public.events", you.project),
+            format!("SELECT * FROM \"shop of {}\".public.events", you.secret),
+            format!("SET search_path = '{}'; SELECT properties FROM events", you.secret),
+            format!("SELECT * FROM events WHERE person_id IN COHORT {}", you.ids["COHORT"]),
+            format!("SELECT relname FROM pg_class WHERE relname = '{}'", you.secret),
+        ] {
+            let answer = session.rows(&sql);
+            let text = format!("{answer:?}").replace(&sql, "");
+            let is_told = text.replace(&format!("shop of {}", you.secret), "").contains(you.secret);
+            assert!(!is_told, "{sql}: {text}");
         }
     }
 }

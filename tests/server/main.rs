@@ -98,6 +98,7 @@ mod person_columns;
 mod person_page;
 mod persons;
 mod postgres;
+mod postgres_port;
 mod project_deletion;
 mod property_access;
 mod property_definitions;

@@ -165,6 +165,8 @@ fn the_archive_serves() {
         ("README.md", "# Weir"),
         ("weir.service", "ExecStart=/usr/local/bin/weir serve"),
         ("examples/alerts.yml", "alert: WeirIsAway"),
+        ("examples/grafana-operation.json", "weir_events_accepted_total"),
+        ("examples/grafana-product.json", "FROM events"),
         ("examples/pair.env", "WEIR_STORAGE_LOG=bucket"),
     ] {
         let text =

@@ -21,7 +21,7 @@ const CRATES: [&str; 12] = [
 
 /// Names that a log filter may have after `weir::`, and where these modules are. Entries have the path of their module as
 /// their target, such as `weir_storage::wal`, but those about requests, whose target is `weir::http`.
-pub(crate) const MODULES: [(&str, &str); 25] = [
+pub(crate) const MODULES: [(&str, &str); 26] = [
     ("api", "weir_api"),
     ("app", "weir_app"),
     ("cli", "weir::cli"),
@@ -39,6 +39,7 @@ pub(crate) const MODULES: [(&str, &str); 25] = [
     ("insights", "weir_insights"),
     ("maintenance", "weir_app::maintenance"),
     ("metadata", "weir_metadata"),
+    ("pg", "weir_pg"),
     ("progress", "weir_progress"),
     ("query", "weir_query"),
     ("storage", "weir_storage"),

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::telemetry::postgres_port::PortMetrics;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::refused::Refused;
 
@@ -199,6 +200,8 @@ pub struct Metrics {
     /// | `persons` | damaged commits of the persons table |
     /// | `metadata` | a metadata store that lost its last changes |
     pub corruptions: Family<PlaceLabels, Counter>,
+    /// Those of the PostgreSQL port.
+    pub postgres: PortMetrics,
     /// Refused requests by reason, for the page; not in the text.
     pub refused: Refused,
     /// How fast [`Metrics::events_accepted`] has grown, for the page; not in the text.
@@ -259,6 +262,7 @@ impl Metrics {
             query_seconds: seconds(),
             scheduled_changes: Family::default(),
             corruptions: Family::default(),
+            postgres: PortMetrics::default(),
             refused: Refused::default(),
             accepted_lately: Rates::default(),
         };
@@ -268,6 +272,7 @@ impl Metrics {
         metrics.register_bucket();
         metrics.register_standby();
         metrics.register_query();
+        metrics.postgres.register(&mut metrics.registry);
         metrics
     }
 

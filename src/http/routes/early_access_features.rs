@@ -187,7 +187,7 @@ fn find<'s>(
 }
 
 fn editor(cx: &Context<Principal>) -> FeatureEditor {
-    let may_write_flags = auth::grants(&cx.who.key, "feature_flag:write");
+    let may_write_flags = cx.who.key.grants("feature_flag:write");
     FeatureEditor { user: cx.user(), may_write_flags }
 }
 
@@ -266,7 +266,7 @@ fn feature(own: &EarlyAccessFeature, snapshot: &Snapshot, who: &Principal) -> ap
     let mut flags = snapshot.flags(own.project).iter();
     let flag = flags.find(|flag| flag.id == own.flag);
     let created_by = own.created_by.and_then(|user| snapshot.user(user));
-    let may_edit = auth::grants(&who.key, "early_access_feature:write");
+    let may_edit = who.key.grants("early_access_feature:write");
     api::Feature {
         id: own.id.to_string(),
         feature_flag: flag.map(|flag| minimal(flag)),

@@ -4,7 +4,7 @@
 //! A stream lasts for one hour and occupies a connection, and the token is public. Therefore streams may use only a
 //! part of the connections, and those of one client address a part of that ([`Subscribers`]).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::request::Request;
 use crate::response::{Problem, Response, StreamError};
 use crate::revocation;
 use weir_app::App;
+use weir_base::attempts::network;
 use weir_base::clock::Clock;
 use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
@@ -44,9 +45,6 @@ const PART_OF_ADDRESS: u32 = 8;
 /// `Retry-After` of a refused client in seconds. A stream ends after an hour at the latest, and
 /// clients poll flags meanwhile.
 const RETRY_AFTER_SECONDS: u64 = 60;
-
-/// Prefix length of the smallest IPv6 network that is assigned to one customer.
-const IPV6_NETWORK_BITS: u32 = 64;
 
 /// The open streams, by client address.
 #[derive(Clone, Debug)]
@@ -107,17 +105,6 @@ impl Drop for Place {
             if *own.get() == 0 {
                 own.remove();
             }
-        }
-    }
-}
-
-/// The address, or its IPv6 network, by which streams are counted.
-pub(super) fn network(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => {
-            let mask = u128::MAX << (u128::BITS - IPV6_NETWORK_BITS);
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::routes::mcp::talk::Talk;
 use crate::routes::mcp::token::Seal;
 use crate::routes::pages::visit::Asking;
 use crate::routes::query;
-use crate::throttle::Throttle;
+use weir_app::throttle::Throttle;
 use crate::{auth, revocation};
 use weir_app::App;
 use weir_event::id::ProjectId;
@@ -275,7 +275,10 @@ async fn batch(talk: &Talk, throttle: Option<&Throttle>, messages: Vec<Value>) -
 /// Counts a request for the rate limits of the key.
 fn count(talk: &Talk, throttle: Option<&Throttle>, method: &str) -> Result<(), Problem> {
     let key = talk.asking.asker.key.id;
-    throttle.map_or(Ok(()), |throttle| throttle.check(key, methods::is_analytics(method)))
+    if let Some(throttle) = throttle {
+        throttle.check(key, methods::is_analytics(method))?;
+    }
+    Ok(())
 }
 
 fn success(id: &Value, result: Value) -> Value {

@@ -190,7 +190,7 @@ impl Operation for RemoveMember {
 /// Checks that a key may give a user a level. A level above member applies to all keys of this user, including those
 /// with more scopes than the caller's key; so it requires a key with all scopes.
 fn check_granted(key: &PersonalKey, level: Level) -> Result<(), Problem> {
-    if level > Level::Member && !auth::grants(key, "*:write") {
+    if level > Level::Member && !key.grants("*:write") {
         let detail = "Only an API key with all scopes gives somebody a level above a member's.";
         return Err(Problem::permission_denied(detail));
     }

@@ -197,9 +197,9 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     if let Err(missing) = auth::require(&principal.key, located.line.scope) {
         return problem(&missing);
     }
-    let limited = desk.throttle.check(principal.key.id, true);
+    let limited = app.node.throttle.check(principal.key.id, true);
     if let Err(early) = limited {
-        return problem(&early);
+        return problem(&early.into());
     }
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
     let standing = Standing::of(&app.node.metadata, &principal.key, session.as_ref());
@@ -221,10 +221,10 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
 
 /// The projects that the caller may switch to; empty without the right to read projects.
 fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
-    if !auth::grants(&asker.key, "project:read") {
+    if !asker.key.grants("project:read") {
         return Vec::new();
     }
-    let own = snapshot.projects().filter(|project| auth::may_use(&asker.key, project));
+    let own = snapshot.projects().filter(|project| asker.key.may_use(project));
     own.take(PROJECTS_MAX).map(|project| place(project)).collect()
 }
 

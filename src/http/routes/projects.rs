@@ -38,7 +38,7 @@ impl Operation for List {
 
     async fn perform(self, cx: &Context<Asker>) -> Result<Self::Out, Problem> {
         let snapshot = cx.snapshot();
-        let may = |project: &&Arc<Project>| auth::may_use(&cx.who.key, project);
+        let may = |project: &&Arc<Project>| cx.who.key.may_use(project);
         let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
         let now = cx.app.engine.now();
         Ok(Listed::part_of(self.page, projects, |own| project(own, now)))

@@ -6,7 +6,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::dialect::clickhouse;
 use crate::functions;
-use crate::kernel::error::QueryError;
+use crate::kernel::error::{NO_FUNCTION, NO_TABLE, QueryError, READ_ONLY};
 
 /// Keywords that begin statements that change something, in common SQL dialects.
 const WRITES: [&str; 38] = [
@@ -65,17 +65,16 @@ pub(crate) fn explained(error: DataFusionError, context: &SessionContext, sql: &
     let verb = first_word(sql);
     if WRITES.contains(&verb.as_str()) {
         return QueryError::Invalid(format!(
-            "{verb} is not possible: SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)"
+            "{verb} is not possible: {READ_ONLY} (SELECT, EXPLAIN, SHOW, DESCRIBE)"
         ));
     }
     let why = text.strip_prefix(OF_PLANNING).unwrap_or(&text);
     if REFUSED.iter().any(|refused| why.starts_with(refused)) {
-        let text = "SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)";
-        return QueryError::Invalid(text.to_owned());
+        return QueryError::Invalid(format!("{READ_ONLY} (SELECT, EXPLAIN, SHOW, DESCRIBE)"));
     }
     if let Some(name) = unknown_table(&text) {
         return QueryError::Invalid(format!(
-            "there is no table {name}; there are: {}",
+            "{NO_TABLE}{name}; there are: {}",
             tables(context).join(", ")
         ));
     }
@@ -83,7 +82,7 @@ pub(crate) fn explained(error: DataFusionError, context: &SessionContext, sql: &
         let name = &name.chars().take(NAME_MAX_CHARS).collect::<String>();
         let nearest = nearest_function(name, context);
         return QueryError::Invalid(format!(
-            "there is no function {name}{}",
+            "{NO_FUNCTION}{name}{}",
             nearest.map_or(String::new(), |nearest| format!("; the nearest one is {nearest}"))
         ));
     }

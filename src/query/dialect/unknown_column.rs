@@ -6,6 +6,8 @@ use datafusion::common::Column;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::common::utils::quote_identifier;
 
+use crate::kernel::error::NO_COLUMN;
+
 /// Maximum columns that the error names.
 const NAMED_MAX: usize = 5;
 
@@ -29,7 +31,7 @@ pub(crate) fn told(asked: &Column, known: &[Column]) -> String {
         .map(|(_, known)| quote_identifier(known).into_owned())
         .collect();
     let table = asked.relation.as_ref().map(|table| format!("{}.", cut(table.table())));
-    let told = format!("there is no column {}{name}", table.unwrap_or_default());
+    let told = format!("{NO_COLUMN}{}{name}", table.unwrap_or_default());
     match nearest.as_slice() {
         [] => told,
         [only] => format!("{told}; there is {only}"),

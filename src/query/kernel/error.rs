@@ -20,6 +20,31 @@ const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code
 /// Prefix of parser errors.
 const PARSER: &str = "sql parser error: ";
 
+/// How the text of an error of each [`Fault`] begins.
+pub(crate) const SYNTAX: &str = "this is not valid SQL: ";
+pub(crate) const NO_TABLE: &str = "there is no table ";
+pub(crate) const NO_COLUMN: &str = "there is no column ";
+pub(crate) const NO_FUNCTION: &str = "there is no function ";
+/// What the text of an error about a statement that changes something contains.
+pub(crate) const READ_ONLY: &str = "SQL can only read here";
+
+/// What is wrong with a query, for protocols that tell it by a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It does not parse.
+    Syntax,
+    /// It names a table that does not exist.
+    NoTable,
+    /// It names a column that does not exist.
+    NoColumn,
+    /// It calls a function that does not exist.
+    NoFunction,
+    /// It would change something.
+    Write,
+    /// Anything else, such as types and values.
+    Other,
+}
+
 /// Why a query failed or was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -81,6 +106,22 @@ impl QueryError {
         }
     }
 
+    /// What is wrong with the query, if the query is at fault ([`QueryError::Invalid`]).
+    pub fn fault(&self) -> Option<Fault> {
+        let Self::Invalid(text) = self else { return None };
+        let known = [
+            (SYNTAX, Fault::Syntax),
+            (NO_TABLE, Fault::NoTable),
+            (NO_COLUMN, Fault::NoColumn),
+            (NO_FUNCTION, Fault::NoFunction),
+        ];
+        if text.contains(READ_ONLY) {
+            return Some(Fault::Write);
+        }
+        let found = known.into_iter().find(|(begin, _)| text.starts_with(begin));
+        Some(found.map_or(Fault::Other, |(_, fault)| fault))
+    }
+
     /// Reclassifies an internal error of a query that the client wrote: what is not about files is the query's fault,
     /// such as an invalid regular expression, or a bug of the planner that another query avoids.
     pub(crate) fn of_query(self) -> Self {
@@ -137,7 +178,7 @@ impl From<DataFusionError> for QueryError {
             DataFusionError::SQL(parser, _) => {
                 let text = parser.to_string();
                 let reason = text.strip_prefix(PARSER).unwrap_or(&text);
-                Self::Invalid(format!("this is not valid SQL: {reason}"))
+                Self::Invalid(format!("{SYNTAX}{reason}"))
             }
             DataFusionError::Plan(_)
             | DataFusionError::SchemaError(..)

@@ -15,7 +15,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ScalarUDF, cast};
 use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
 use futures::future::BoxFuture;
@@ -209,6 +209,61 @@ impl View {
         self.context.udaf(name).is_ok()
     }
 
+    /// The tables by their names, as SQL sees them.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Arc<dyn TableProvider>)> {
+        self.tables.iter().map(|(name, table)| (name.as_str(), table))
+    }
+
+    /// The same tables, with more schemas and functions, and without the information schema of this engine.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses one: a bug.
+    pub fn with_schemas(
+        self,
+        schemas: Vec<(&'static str, Arc<dyn SchemaProvider>)>,
+        functions: Vec<ScalarUDF>,
+    ) -> Result<Self, QueryError> {
+        let state = self.context.state();
+        let config = state.config().clone().with_information_schema(false);
+        let mut state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
+        for function in functions {
+            state.register_udf(Arc::new(function))?;
+        }
+        let own = Self { context: SessionContext::new_with_state(state), ..self };
+        for (name, schema) in schemas {
+            own.register(name, schema)?;
+        }
+        Ok(own)
+    }
+
+    /// Lets statements qualify tables by the name of a database, as in `shop.public.events`.
+    pub fn name_database(&self, database: &str) {
+        if let Some(catalog) = self.context.catalog("weir") {
+            self.context.register_catalog(database, catalog);
+        }
+    }
+
+    /// Plans a statement that is already in the form that DataFusion plans.
+    pub(super) fn plain(
+        &self,
+        statement: Statement,
+    ) -> BoxFuture<'_, Result<DataFrame, QueryError>> {
+        Box::pin(async move {
+            let state = self.context.state();
+            guard::check(&statement, &state)?;
+            let plan = state.statement_to_plan(statement).await;
+            let plan = plan.map_err(|error| explained::explained(error, &self.context, ""))?;
+            read_only().verify_plan(&plan)?;
+            Ok(self.context.execute_logical_plan(plan).await?)
+        })
+    }
+
+    /// Maximum depth of expressions.
+    pub(super) fn recursion_max(&self) -> usize {
+        self.context.state().config_options().sql_parser.recursion_limit.get()
+    }
+
     /// Adds a schema, which SQL can name from now on.
     ///
     /// # Errors
@@ -258,14 +313,16 @@ impl View {
     ///
     /// [`QueryError::Invalid`] with DataFusion's explanation.
     pub async fn sql(&self, sql: &str) -> Result<DataFrame, QueryError> {
+        let statement = self.parsed(sql)?;
+        // Planning takes many kilobytes of state.
+        self.explained(statement, sql).await
+    }
+
+    /// Parses a text of one statement.
+    pub(super) fn parsed(&self, sql: &str) -> Result<Statement, QueryError> {
         complexity::check(sql)?;
-        let state = self.context.state();
-        let recursion_max = state.config_options().sql_parser.recursion_limit.get();
-        match hogql::statement(sql, recursion_max) {
-            // Planning takes many kilobytes of state.
-            Ok(statement) => self.explained(statement, sql).await,
-            Err(error) => Err(explained::explained(error, &self.context, sql)),
-        }
+        let parsed = hogql::statement(sql, self.recursion_max());
+        parsed.map_err(|error| explained::explained(error, &self.context, sql))
     }
 
     /// As [`View::sql`], plans a query that is composed of users' expressions, over rows that it names `table`.
@@ -300,7 +357,7 @@ impl View {
 
     /// Plans a statement parsed from `sql`. Boxed, so that DataFusion's SQL planner, which is generic, is compiled in
     /// this crate alone and not in each one that awaits it.
-    fn explained<'a>(
+    pub(super) fn explained<'a>(
         &'a self,
         statement: Statement,
         sql: &'a str,
@@ -311,10 +368,6 @@ impl View {
     }
 
     async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {
-        let read_only = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
         let state = self.context.state();
         with_constants::rewrite(&mut statement, &self.tables)?;
         session_names::rewrite(&mut statement);
@@ -340,7 +393,7 @@ impl View {
                 planned => break planned?,
             }
         };
-        read_only.verify_plan(&plan)?;
+        read_only().verify_plan(&plan)?;
         let plan = local_time::answer(plan, &self.calendar.zone)?;
         self.context.execute_logical_plan(plan).await
     }
@@ -390,6 +443,11 @@ impl View {
         let plan = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         Ok(DataFrame::new(self.context.state(), plan))
     }
+}
+
+/// What a plan may do.
+fn read_only() -> SQLOptions {
+    SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false)
 }
 
 fn exact(events: &Snapshot) -> ExactColumns {

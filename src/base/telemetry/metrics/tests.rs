@@ -4,6 +4,7 @@ use super::{
     KindLabels, Metrics, OperationLabels, OutcomeLabels, PlaceLabels, ReasonLabels, RequestLabels,
     RouteLabels, TableLabels,
 };
+use crate::telemetry::postgres_port::PortLabels;
 
 /// The expected lines follow the `OpenMetrics` 1.0 specification.
 #[test]
@@ -35,8 +36,8 @@ fn the_page_has_every_kind_of_metric() {
     assert!(page.ends_with("# EOF\n"));
 }
 
-#[test]
-fn every_metric_says_what_it_is() {
+/// Metrics of which each family has an entry.
+fn filled() -> Metrics {
     let metrics = Metrics::new();
     // A family is rendered only if it has a member.
     metrics.http_requests.get_or_create(&RequestLabels { route: "none", status: 404 }).inc();
@@ -51,11 +52,35 @@ fn every_metric_says_what_it_is() {
     let get = OperationLabels { operation: "get" };
     metrics.bucket_seconds.get_or_create(&get).observe(0.1);
     metrics.bucket_failures.get_or_create(&get).inc();
-    let page = metrics.render();
+    let ok = PortLabels { outcome: "ok" };
+    metrics.postgres.sign_ins.get_or_create(&ok).inc();
+    metrics.postgres.statements.get_or_create(&ok).inc();
+    metrics
+}
+
+#[test]
+fn every_metric_says_what_it_is() {
+    let page = filled().render();
     let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
     let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-    assert_eq!(helps, 48, "one for each field of Metrics that is in the text\n{page}");
+    assert_eq!(helps, 52, "one for each field of Metrics that is in the text\n{page}");
     assert_eq!(types, helps);
+}
+
+/// Goal: no panel of the dashboard is empty because of a metric that does not exist.
+#[test]
+fn the_dashboard_shows_metrics_that_exist() {
+    let page = filled().render();
+    let dashboard = include_str!("../../../../scripts/deploy/grafana-operation.json");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = dashboard.split(|c| !is_name(c)).filter(|word| word.starts_with("weir_"));
+    let mut count = 0;
+    for word in words {
+        let name = word.trim_end_matches("_total").trim_end_matches("_bucket");
+        assert!(page.lines().any(|line| line.starts_with(&format!("# TYPE {name} "))), "{word}");
+        count += 1;
+    }
+    assert!(count > 15, "{count} metrics");
 }
 
 /// Goal: no alert waits for a metric that does not exist.

@@ -80,7 +80,7 @@ impl Frame {
         key: &PersonalKey,
     ) -> Self {
         let is_own = !filters.is_empty() || !variables.is_empty();
-        let is_without_rows = is_own && !auth::grants(key, "query:read");
+        let is_without_rows = is_own && !key.grants("query:read");
         Self { filters, variables, is_without_rows }
     }
 

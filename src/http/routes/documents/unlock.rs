@@ -25,10 +25,9 @@ use crate::fields::{Fields, is_json};
 use crate::page::is_encrypted;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::flag_events::network;
 use crate::routes::store::problem;
-use crate::throttle::{Attempts, Lately};
 use weir_app::App;
+use weir_base::attempts::{Attempts, Lately, network};
 use weir_base::clock::Clock;
 use weir_base::error::Kind;
 use weir_metadata::documents::Kind as Of;
@@ -101,8 +100,8 @@ impl Guesses {
             return Ok(());
         }
         match self.of_links.check(&which) {
-            Err(_) if !self.failed.has(&address) => self.reserved.check(&which),
-            checked => checked,
+            Err(_) if !self.failed.has(&address) => Ok(self.reserved.check(&which)?),
+            checked => Ok(checked?),
         }
     }
 

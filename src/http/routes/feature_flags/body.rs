@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::auth;
 use crate::auth::Principal;
 use crate::body::{Field, body};
 use crate::fields::Fields;
@@ -170,8 +169,7 @@ pub(super) fn whole(
     asker: &Principal,
     calls: &Calls,
 ) -> api::Flag {
-    let can_edit =
-        auth::grants(&asker.key, "feature_flag:write") && snapshot.may_edit(&asker.user, flag);
+    let can_edit = asker.key.grants("feature_flag:write") && snapshot.may_edit(&asker.user, flag);
     let known = |id| snapshot.user(id).map(|found| user(found));
     let plain = flag.plain.clone();
     api::Flag {

@@ -8,12 +8,12 @@ use chrono_tz::Tz;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use crate::page as part;
 use crate::response::Problem;
 use crate::routes::pages::events::load;
 use crate::routes::pages::insights::load::saved_of;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::{events, ingestion_warnings, query};
-use crate::{auth, page as part};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
@@ -104,7 +104,7 @@ fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     let snapshot = asking.app.node.metadata.snapshot();
     let (key, current) = (&asking.asker.key, asking.asker.project.id);
     let own = snapshot.projects().filter(|project| {
-        project.id == current || auth::may_use(key, project) && asking.may("project:read")
+        project.id == current || key.may_use(project) && asking.may("project:read")
     });
     let mut own: Vec<Arc<Project>> = own.cloned().collect();
     own.sort_by_key(|project| (project.id != current, project.id.0));

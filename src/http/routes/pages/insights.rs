@@ -19,7 +19,6 @@ use hyper::header::{HeaderName, HeaderValue, VARY};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::request::Request;
@@ -187,7 +186,7 @@ fn answered(
         };
         let dashboards = saved_of(&app, &asker, documents::Kind::Dashboard).await;
         let dashboards = dashboards.unwrap_or_default();
-        let can_make = auth::grants(&asker.key, "dashboard:write");
+        let can_make = asker.key.grants("dashboard:write");
         section(&html! {
             (inner)
             @match &kept {

@@ -13,7 +13,6 @@ use hyper::{Method, StatusCode, header};
 use maud::{Markup, html};
 use parking_lot::Mutex;
 
-use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::budget::{Memory, Reservation};
@@ -26,9 +25,9 @@ use crate::routes::flag_events::Subscribers;
 use crate::routes::query;
 use crate::routes::query::Query;
 use crate::routes::query::answer::{Answer, rows};
-use crate::throttle::{Attempts, Throttle};
 use weir_api::query::Rows;
 use weir_app::App;
+use weir_base::attempts::Attempts;
 use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
 use weir_metadata::sessions::Session;
@@ -48,8 +47,6 @@ const PARSED_HERE_MAX_BYTES: usize = 64 << 10;
 /// State of all pages.
 #[derive(Debug)]
 pub struct Desk {
-    /// Limits of keys, shared with the API.
-    pub throttle: Arc<Throttle>,
     /// The limit on sign-ins.
     pub sign_ins: Attempts<IpAddr>,
     /// Open streams.
@@ -216,7 +213,7 @@ impl Asking {
 
     /// Whether the key grants a scope.
     pub fn may(&self, scope: &str) -> bool {
-        auth::grants(&self.asker.key, scope)
+        self.asker.key.grants(scope)
     }
 
     /// The memory budget for what is read for the page.

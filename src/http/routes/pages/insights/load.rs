@@ -5,7 +5,6 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::response::Problem;
@@ -34,7 +33,7 @@ pub(in crate::routes::pages) async fn suggestions(
     app: &App,
     asker: &Principal,
 ) -> Result<Suggestions, Problem> {
-    let (project, may) = (asker.project.id, |scope: &str| auth::grants(&asker.key, scope));
+    let (project, may) = (asker.project.id, |scope: &str| asker.key.grants(scope));
     let events = match may("event_definition:read") {
         true => app.node.metadata.definitions(project, "", SUGGESTED).await.map_err(problem)?,
         false => Vec::new(),
@@ -72,7 +71,7 @@ pub(in crate::routes::pages) async fn saved_of(
         Kind::Dashboard => "dashboard:read",
         Kind::Insight => "insight:read",
     };
-    if !auth::grants(&asker.key, scope) {
+    if !asker.key.grants(scope) {
         return Ok(Vec::new());
     }
     let (snapshot, mut found) = (app.node.metadata.snapshot(), Vec::new());

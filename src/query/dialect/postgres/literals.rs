@@ -1,0 +1,59 @@
+//! Texts in statements: as literals, with ESCAPE, and as lists.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
+
+/// The text that an expression of literals is.
+pub(super) fn constant(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
+            Some(constant(left)? + &constant(right)?)
+        }
+        Expr::Nested(inner) => constant(inner),
+        Expr::Cast { expr, .. } => constant(expr),
+        other => literal(other).map(str::to_owned),
+    }
+}
+
+/// The sign that a literal after ESCAPE is.
+pub(super) fn escape_of(value: &Value) -> Option<char> {
+    let Value::SingleQuotedString(own) = value else { return None };
+    let mut letters = own.chars();
+    letters.next().filter(|_| letters.next().is_none())
+}
+
+/// A pattern of LIKE with backslashes in place of another sign.
+pub(super) fn unescaped(pattern: &str, sign: char) -> String {
+    let mut own = String::new();
+    for letter in pattern.chars() {
+        match letter {
+            letter if letter == sign => own.push('\\'),
+            '\\' => own.push_str("\\\\"),
+            letter => own.push(letter),
+        }
+    }
+    own
+}
+
+/// The text that an expression is as a literal, in parentheses or not.
+pub(super) fn literal(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Nested(inner) => literal(inner),
+        // A text that was cast to another type before.
+        Expr::Cast { expr, .. } => literal(expr),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The items of a list that is written as a text.
+pub(super) fn listed_text(value: &str) -> Option<Vec<String>> {
+    let inner = value.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let item = |own: &str| own.trim().trim_matches('"').to_owned();
+    Some(match inner.trim().is_empty() {
+        true => Vec::new(),
+        false => inner.split(',').map(item).collect(),
+    })
+}
