@@ -1,6 +1,6 @@
 //! HTTP client of the commands, over http or https: [`Server`] for the API of a server, [`ask`] for a request to the
-//! server of a data directory, [`connections`] for those that send many, [`post`] for those who read the status. Certificates are checked against the
-//! authorities of the system and those of `--ca-file`.
+//! server of a data directory, [`connections`] for those that send many, [`post`] for those who read the status.
+//! Certificates are checked against the authorities of the system and those of `--ca-file`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

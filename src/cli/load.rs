@@ -43,6 +43,7 @@ pub struct LoadArgs {
     /// URL of the server
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     pub url: String,
+    /// For https.
     #[command(flatten)]
     pub tls: TlsArgs,
     /// Path of the capture endpoint

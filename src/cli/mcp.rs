@@ -116,7 +116,7 @@ struct Proxy {
 
 async fn serve(proxy: Arc<Proxy>) -> anyhow::Result<()> {
     let (mut reading, mut has_input) = (next_line(), true);
-    let mut requests = JoinSet::new();
+    let mut requests: JoinSet<Option<String>> = JoinSet::new();
     loop {
         let line = tokio::select! {
             biased;

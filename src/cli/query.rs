@@ -51,6 +51,7 @@ pub struct QueryArgs {
     /// Personal API key, for --url
     #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
+    /// For https.
     #[command(flatten)]
     pub tls: TlsArgs,
     /// Id of the project
@@ -92,7 +93,9 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
                 Source::Server(server) => {
                     // The path of the API has the project; this one has none.
                     let mut request = request(&args);
-                    request["project"] = args.project.into();
+                    if let Some(fields) = request.as_object_mut() {
+                        fields.insert("project".to_owned(), args.project.into());
+                    }
                     let (tls, path) = (TlsArgs::default(), "/_internal/query");
                     let at = (server.url.as_str(), server.secret.as_str(), &tls);
                     runtime.block_on(ends.unless(from_server(at, path, request, args.format)))?;

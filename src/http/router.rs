@@ -223,7 +223,7 @@ impl Router {
     /// Answers an assistant.
     async fn converse(&self, project: String, request: Request) -> Result<Response, Problem> {
         let asker = mcp::asker(&self.app, &request)?;
-        self.note_use(&asker.key);
+        self.app.node.note_use(&asker.key);
         let own = (&self.app.node.throttle, &*self.secret);
         mcp::answer(&self.app, own, (asker, &project), request).await
     }

@@ -71,7 +71,7 @@ impl Identities {
             }
             // After the commit: nobody asks for these persons, and a copy of all has them for a moment longer.
             if feed.is_watched() {
-                feed.note(writer.counters.point(), &persons);
+                feed.note(writer.counters.point(), |_| persons.clone());
             }
             Ok(true)
         })

@@ -41,7 +41,7 @@ use parquet::arrow::async_reader::{
 use parquet::arrow::{ArrowWriter, ProjectionMask, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData, SortingColumn};
+use parquet::file::metadata::{RowGroupMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;

@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 
 use super::{AMPLE, PARTS, PROJECTS, op, open};
 use crate::change::{Op, OpKind, Record, Update};
+use crate::change_feed::Watched;
 use crate::deletions::Origin;
 use crate::limits::Limits;
 use crate::store::Identities;
@@ -167,7 +168,7 @@ fn requests_of_a_deleted_project_go_with_it() {
 fn readers_of_all_persons_hear_of_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let identities = open(directory.path());
-    let (mut feed, _) = identities.watch();
+    let (mut feed, _) = identities.watch(Watched::Persons);
     let touch = |id: &str| -> Op { op(id, OpKind::Update(Update::default())) };
     let of = |sequence, project| Record { sequence, project, ops: vec![touch("a"), touch("b")] };
     identities.apply(&[of(1, PROJECTS[0]), of(2, PROJECTS[1])]).expect("applies");

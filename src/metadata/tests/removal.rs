@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::accounts::{NewProject, ProjectPatch};
+use crate::accounts::{NewProject, Project, ProjectPatch};
 use crate::activity::{Change, Elsewhere, Scope, Verb};
 use crate::definitions::{DefinitionSeen, Sightings};
 use crate::documents::Kind as Of;
@@ -308,9 +308,9 @@ async fn a_server_starts_with_the_token_of_a_deleted_project() {
     let first = bench.metadata.snapshot().project(PROJECT).cloned().expect("a project");
     let second = bench.second().await;
     bench.metadata.delete_project(USER, PROJECT).await.expect("deleted");
-    let start = |token: &str| {
+    let start = async |token: &str| {
         let settings = FirstStart { project_token: Some(token.to_owned()), personal_key: None };
-        bench.metadata.bootstrap(settings, &seed(8))
+        bench.metadata.bootstrap(settings, &seed(8)).await
     };
     assert_eq!(start(&first.token).await.expect("starts").project.id, second.id);
     assert_eq!(bench.metadata.snapshot().project_by_token(&first.token), None);

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Query, TimezoneInfo, UnaryOperator, Value, Visitor, VisitorMut,
 };
 
-use crate::dialect::asked::{asked, rewrite};
+use crate::dialect::statements::{query_in, rewrite};
 use crate::dialect::walk::walk;
 
 /// Most parameters of a statement.
@@ -98,7 +98,7 @@ fn number(expression: &Expr) -> Option<Result<usize>> {
 /// number.
 pub(crate) fn types(statement: &mut Statement) -> BTreeMap<usize, DataType> {
     let mut found = Found::default();
-    if let Some(query) = asked(statement) {
+    if let Some(query) = query_in(statement) {
         let _ = walk(&*query, &mut found);
     }
     found.0
@@ -266,8 +266,8 @@ mod tests {
     use arrow::datatypes::{DataType, TimeUnit};
 
     use super::{Parameter, bind, count, types};
-    use crate::dialect::asked::asked;
     use crate::dialect::hogql;
+    use crate::dialect::statements::query_in;
 
     /// Goal: a value is a literal, whatever is in it. Method: the tree is printed, and parsed again where it could be
     /// misread.
@@ -302,7 +302,7 @@ mod tests {
             let mut statement = hogql::statement(sql, 50).unwrap();
             assert_eq!(count(&mut statement).unwrap(), values.len(), "{sql}");
             bind(&mut statement, &values).unwrap();
-            assert_eq!(asked(&mut statement).unwrap().to_string(), expected);
+            assert_eq!(query_in(&mut statement).unwrap().to_string(), expected);
         }
     }
 

@@ -26,9 +26,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
-use crate::dialect::asked::{rewrite as rewrite_with, take};
 use crate::dialect::postgres::literals::{constant, escape_of, listed_text, literal, unescaped};
 use crate::dialect::postgres::pruned::{Pruned, is_pruned, reads_nothing};
+use crate::dialect::statements::{rewrite as rewrite_with, take};
 
 /// The schema of the catalog.
 pub const CATALOG: &str = "pg_catalog";
@@ -473,7 +473,7 @@ impl VisitorMut for Subqueries<'_> {
 #[cfg(test)]
 mod tests {
     use super::{rewrite, statement};
-    use crate::dialect::asked::asked;
+    use crate::dialect::statements::query_in;
 
     #[test]
     fn catalog_queries_become_plain() {
@@ -546,7 +546,7 @@ mod tests {
         ] {
             let mut statement = statement(sql, 50).unwrap();
             rewrite(&mut statement, "shop", &|table| table == "pg_description").unwrap();
-            assert_eq!(asked(&mut statement).unwrap().to_string(), expected);
+            assert_eq!(query_in(&mut statement).unwrap().to_string(), expected);
         }
     }
 }

@@ -20,7 +20,6 @@ use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use crate::events::deleted;
 use crate::events::scoped::{PROJECT, Scope};
 use weir_base::clock::UnixMicros;
-use weir_event::id::ProjectId;
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::{ColumnStats, Value};
 

@@ -61,8 +61,8 @@ impl Files {
         let [project, timestamp] = names.map(|at| schema.field(at).name().as_str());
         let (objects, unreadable) = (self.store.table().store(), Unreadable::because(file));
         let within = |bounds: std::ops::RangeInclusive<i64>| is_sought(bounds.into_inner());
-        let read =
-            parquet::read_columns_within(objects, file, &[project, timestamp], project, within);
+        let columns = [project, timestamp];
+        let read = parquet::read_columns_within(objects, file, &columns, project, within);
         let mut batches = read.await.map_err(&unreadable)?;
         while let Some(batch) = batches.try_next().await.map_err(&unreadable)? {
             let projects = ints(&batch, project);

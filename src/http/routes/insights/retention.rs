@@ -86,11 +86,11 @@ impl Operation for Triangle {
         let answer = move || {
             add_urls(&mut told.result, &retention, (&filter, project));
             Ok(match rendering {
-                Rendering::Csv => RetentionOut::File(told.result),
                 Rendering::Json => {
                     let answer = RetentionAnswer::of(told.how.computed(&settings), told.result);
                     RetentionOut::Answer(answer)
                 }
+                _ => RetentionOut::File(told.result),
             })
         };
         beside(&cx.app.node.cpu, answer).await

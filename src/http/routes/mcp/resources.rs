@@ -12,6 +12,7 @@ use crate::routes::documents::listed::List;
 use crate::routes::documents::results::{Frame, Question, question_of};
 use crate::routes::mcp::protocol::Failure;
 use crate::routes::mcp::said::{Grid, Said};
+use crate::routes::mcp::stored::text;
 use crate::routes::mcp::talk::Talk;
 use crate::routes::mcp::tools::insights::{ROWS_MAX, shown};
 use crate::routes::pages::insights::boards::placed;
@@ -23,7 +24,7 @@ use weir_metadata::documents::{Document, Kind};
 use weir_metadata::error::MetadataError;
 use weir_web::insight::dashboard::Tile;
 use weir_web::insight::links;
-use weir_web::parts::{clipped, text};
+use weir_web::parts::clipped;
 
 /// Resources of a page of the list.
 const PAGE: usize = 50;

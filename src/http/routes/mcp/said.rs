@@ -85,11 +85,6 @@ impl Grid {
         grid.head = table.head;
         grid
     }
-
-    /// The same with another title.
-    pub(super) fn titled(self, title: impl Into<String>) -> Self {
-        Self { title: title.into(), ..self }
-    }
 }
 
 /// Whether a number is shown with a unit, such as `12 %` or `3 min`.

@@ -127,7 +127,7 @@ impl Tool {
 
     /// Whether a key may use it.
     pub(super) fn is_open_to(&self, key: &PersonalKey) -> bool {
-        self.scopes.iter().all(|scope| auth::grants(key, scope))
+        self.scopes.iter().all(|scope| key.grants(scope))
     }
 
     /// As `tools/list` has it.
@@ -160,7 +160,7 @@ impl Tool {
             Some(_) => false,
         };
         if let Some(name) = self.needs.iter().find(is_absent) {
-            return Err(of_argument(*name, format!("{} needs the argument {name}.", self.name)));
+            return Err(of_argument(name, format!("{} needs the argument {name}.", self.name)));
         }
         (self.run)(talk, arguments).await
     }

@@ -33,6 +33,7 @@ pub(super) fn ops(prepared: &Prepared) -> Vec<String> {
             format!("group {group_type} {key} {}", Json::Object(set.clone()))
         }
         OpKind::GroupTypes(types) => format!("types {types:?}"),
+        OpKind::DeleteProject => "delete project".to_owned(),
     };
     prepared.ops.iter().map(|op| format!("{}: {}", op.distinct_id, short(&op.kind))).collect()
 }

@@ -9,9 +9,9 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
 };
 
-use crate::dialect::asked::{query_of, take};
 use crate::dialect::postgres::literals::literal;
 use crate::dialect::postgres::{AGGREGATES, last, text, type_name};
+use crate::dialect::statements::{query_of, take};
 use crate::dialect::walk::walk;
 
 /// What precedes the number of a mark in the name of a column, and what follows it.

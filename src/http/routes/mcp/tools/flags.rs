@@ -15,6 +15,7 @@ use crate::routes::feature_flags::filter::Filters;
 use crate::routes::feature_flags::preview::{Apply, Preview};
 use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
 use crate::routes::mcp::said::{Grid, Said};
+use crate::routes::mcp::stored::{items, percent, text};
 use crate::routes::mcp::talk::{Talk, limit, of_argument};
 use weir_api::flags::{FlagPreview, TestedEvaluation};
 use weir_api::insights::value::Number;
@@ -22,8 +23,7 @@ use weir_api::node::nearest::hint;
 use weir_api::nodes::tools::{FlagChangeArguments, FlagExplainArguments, FlagsListArguments};
 use weir_base::error::Kind;
 use weir_metadata::flags::StoredFlag;
-use weir_web::parts::{clipped, items, plain, query, text};
-use weir_web::sentences::percent;
+use weir_web::parts::{clipped, plain, query};
 
 /// Flags of a list, usual and most.
 const FLAGS: (usize, usize) = (50, 200);
