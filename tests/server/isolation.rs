@@ -419,22 +419,22 @@ fn projects_never_see_each_other() {
     }
     // What omega does, with whatever it knows of alpha, changes nothing there.
     let before = all(&server, &alpha);
-    let unchanged = |what: &str| {
-        let after = all(&server, &alpha);
+    let unchanged = |server: &TestServer, what: &str| {
+        let after = all(server, &alpha);
         for (path, told) in &before {
             assert_eq!(after.get(path), Some(told), "{what}: {path}");
         }
     };
     writes_do_no_harm(&server, (&omega, &alpha));
-    unchanged("what omega does with the ids of alpha");
+    unchanged(&server, "what omega does with the ids of alpha");
     omega_ends(&server, &omega);
-    unchanged("what omega does to itself");
+    unchanged(&server, "what omega does to itself");
     let path = format!("/api/projects/{}/", omega.project);
     assert_eq!(ask(&server, KEY, "DELETE", &path, "").status, 204);
-    unchanged("the end of omega");
+    unchanged(&server, "the end of omega");
     server.stop();
     server.restart();
-    unchanged("the end of omega, after a restart");
+    unchanged(&server, "the end of omega, after a restart");
     let missing = server.get("/api/projects/99/persons/");
     assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("Project not found.")));
 }

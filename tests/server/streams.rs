@@ -22,7 +22,7 @@ const FORMATS: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
 /// Sends events, each second of which has a width: its number.
 fn fill(server: &TestServer, rows: usize, text: &str) {
     let event = |number: usize| {
-        let width = (number % 2 == 0).then_some(number);
+        let width = number.is_multiple_of(2).then_some(number);
         json!({"event": format!("event {}", number % 3), "distinct_id": format!("person, \"{}\"", number % 1000),
             "properties": {"$screen_width": width, "text": text, "n": number}})
     };

@@ -279,8 +279,6 @@ fn check_numbers(server: &TestServer, told: &[Value]) {
         let rows = table["rows"].as_array().unwrap();
         assert!(rows.contains(&row), "{at}: {row} is not in {table}");
     };
-    let text = |at: usize| told[at]["result"]["text"].as_str().unwrap().to_owned();
-    println!("{}", (0..told.len()).map(text).collect::<Vec<_>>().join("\n=====\n"));
     has(2, json!(["$pageview", 5]));
     has(2, json!(["signed up", 2]));
     assert_eq!(table(3)["rows"], json!([["$pageview"], ["$pageview"]]));
