@@ -223,7 +223,6 @@ async fn stops_when_the_time_is_up() {
 #[tokio::test]
 async fn refuses_options_that_make_no_sense() {
     for (url, options) in [
-        ("https://127.0.0.1:1", ""),
         ("127.0.0.1:1", ""),
         ("http://127.0.0.1:1", "--prebuild --duration 1s"),
         ("http://127.0.0.1:1", "--server-pid 4294967295"),

@@ -101,7 +101,7 @@ fn the_table_has_the_persons_of_today() {
     assert!(rows_of_ids(&table).iter().all(|row| row.3 == Some(NOW.0 - 1) && row.4.is_none()));
     let later = UnixMicros(NOW.0 + 5);
     let at = |op: Op| Op { timestamp: later, ..op };
-    bench.apply(3, 0, vec![at(merge("b", "c")), at(merge("b", "anonymous"))]);
+    bench.apply(3, 0, vec![at(merge("b", "c")), at(merge("b", "visitor"))]);
     table.write(&|| false).expect("writes").expect("rows");
     check(&bench, &table, "merged");
     let uuid = |id: &str| PersonId::of(PROJECTS[0], id).0.to_string();
@@ -112,7 +112,7 @@ fn the_table_has_the_persons_of_today() {
     };
     let merged = |id: &str| Some((uuid("b"), Some(later.0), Some(uuid(id))));
     assert_eq!(found("c"), merged("c"));
-    assert_eq!(found("anonymous"), merged("anonymous"));
+    assert_eq!(found("visitor"), merged("visitor"));
     assert_eq!(found("b"), Some((uuid("b"), Some(NOW.0 - 1), None)));
     bench.apply(4, 0, vec![split("b", Keep::AllBut(vec!["b".to_owned()]))]);
     table.write(&|| false).expect("writes").expect("rows");
@@ -160,7 +160,7 @@ fn a_merge_is_soon_in_the_files() {
     table.write(&|| false).expect("writes");
     let before = version(&table).1;
     assert_eq!(before.len(), 2);
-    bench.apply(2, 0, vec![merge("id1", "anonymous")]);
+    bench.apply(2, 0, vec![merge("id1", "visitor")]);
     assert_eq!(table.step(&|| false).expect("looks"), Step::None);
     bench.clock.advance(INTERVAL * 6 - Duration::from_secs(1));
     // A merge with a person who is in no file has touched one file only.
