@@ -23,7 +23,6 @@ command -v isql >/dev/null || missing+=(unixodbc)
 [ -n "$(find /usr/lib -name psqlodbcw.so 2>/dev/null)" ] || missing+=(odbc-postgresql)
 command -v openssl >/dev/null || missing+=(openssl)
 command -v haproxy >/dev/null || missing+=(haproxy)
-command -v openssl >/dev/null || missing+=(openssl)
 # Without it, Debian's Node trusts no certificate.
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -267,7 +267,7 @@ pub const TABLE: &[Endpoint] = &[
 
     op::<ingestion_warnings::List>("GET", "P/ingestion_warnings/", "What was odd about events, by kind"),
 
-    op::<schema::List>("GET", "P/schema/", "Every table of SQL and of files, and every column").analytics().or(&[INVALID]),
+    op::<schema::List>("GET", "P/schema/", "Every table of SQL and of files, and every column").named("schema_tables").analytics().or(&[INVALID]),
     op::<schema::Files>("GET", "P/files/", "The live files of tables, and views over them for DuckDB; only for administrators").or(&[("413", "TooLarge")]),
 
     op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
