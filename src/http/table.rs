@@ -270,8 +270,8 @@ pub const TABLE: &[Endpoint] = &[
     op::<schema::List>("GET", "P/schema/", "Every table of SQL and of files, and every column").named("schema_tables").analytics().or(&[INVALID]),
     op::<schema::Files>("GET", "P/files/", "The live files of tables, and views over them for DuckDB; only for administrators").or(&[("413", "TooLarge")]),
 
-    op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
     op::<query::fetch::Fetch>("GET", "P/query/", "SQL in the address in, rows out").named("query_sql").own_rendering().analytics().says("The rows, as a file").or(&[INVALID]),
+    op::<query::Query>("POST", "P/query/", "SQL, an insight or a list in, rows or series out").own_rendering().analytics(),
     op::<query::status::Retrieve>("GET", "P/query/:id/", "What became of a query that is answered later"),
     op::<query::status::Cancel>("DELETE", "P/query/:id/", "Cancel a query that is answered later").says("It does not run any more"),
 ];

@@ -136,6 +136,7 @@ pages! {
     };
     imports page("src/guide/imports.md");
     posthog Page { before: "weir serve; event $URL", ..page("src/guide/posthog.md") };
+    assistants Page { before: "weir serve; event $URL", ..page("src/guide/assistants.md") };
     persons page("src/guide/persons.md");
     flags page("src/guide/flags.md");
     queries page("src/guide/queries.md");

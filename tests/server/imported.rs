@@ -65,6 +65,7 @@ fn imported_events_keep_their_times() {
     let headers = [
         ("authorization", bearer.as_str()),
         ("content-type", "application/json"),
+        ("user-agent", "posthog-test/1.0.0"),
         ("posthog-sdk-info", "posthog-test/1.0.0"),
         ("posthog-attempt", "1"),
         ("posthog-request-id", "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d"),
@@ -137,8 +138,8 @@ fn what_a_list_returns_is_the_same_event_elsewhere() {
     }
     let columns = "SELECT uuid, event, distinct_id, timestamp, elements_chain, properties.\"$os\" AS os, ip FROM events ORDER BY uuid";
     let rows = |project: u8| {
-        let answer =
-            server.post(&format!("/api/projects/{project}/query/"), &json!({"query": columns}));
+        let query = json!({"query": {"kind": "HogQLQuery", "query": columns}});
+        let answer = server.post(&format!("/api/projects/{project}/query/"), &query);
         answer.json()["results"].clone()
     };
     assert_eq!(rows(1), rows(2));

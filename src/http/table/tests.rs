@@ -139,7 +139,7 @@ fn other_methods_are_told_which_there_are() {
     for (method, path, allow) in [
         ("POST", "/api/projects/1/feature_flags/3", "GET, PUT, PATCH, HEAD, OPTIONS"),
         ("DELETE", "/api/projects/1/feature_flags", "GET, POST, HEAD, OPTIONS"),
-        ("PUT", "/api/projects/1/query/", "POST, GET, HEAD, OPTIONS"),
+        ("PUT", "/api/projects/1/query/", "GET, POST, HEAD, OPTIONS"),
         ("PUT", "/api/projects/1/feature_flags/activity/", "GET, HEAD, OPTIONS"),
         ("DELETE", "/api/projects/1/feature_flags/settings", "GET, PATCH, HEAD, OPTIONS"),
         ("PUT", "/api/projects/1/feature_flags/3/role_access/4", "GET, DELETE, HEAD, OPTIONS"),
