@@ -45,7 +45,7 @@ fn a_change_is_made_as_it_was_shown_or_not_at_all() {
     assert_eq!(flag(&server, &id), before, "the first call changes nothing");
     // Not another change, not another flag, not another caller, not without a token that was given.
     server
-        .post(FLAGS, &json!({"key": "other", "active": true, "filters": {"groups": []}}))
+        .post(FLAGS, &json!({"key": "other", "active": true, "filters": {"groups": [{}]}}))
         .created();
     let second = key_with(&server, &json!(["feature_flag:write"]), None);
     let cases = [

@@ -211,7 +211,19 @@ fn plain(told: &Value) -> Value {
     match (told.get("error"), &told["result"]) {
         (Some(_), _) => json!("an error"),
         (None, Value::Array(list)) => list.iter().map(|own| own["name"].clone()).collect(),
-        (None, result) => result.clone(),
+        (None, result) => with_floats(result),
+    }
+}
+
+/// With all numbers as JavaScript has them: 100 and 100.0 are the same.
+fn with_floats(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(with_floats).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), with_floats(value))).collect()
+        }
+        other => other.clone(),
     }
 }
 
