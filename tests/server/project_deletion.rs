@@ -160,7 +160,7 @@ fn a_deleted_project_is_in_no_answer_and_leaves_the_files() {
     let flag = json!({"key": "f", "name": "", "active": true, "filters": {"groups": [{"rollout_percentage": 100}]}});
     server.post("/api/projects/2/feature_flags/", &flag).created();
     server.post("/api/projects/2/insights/", &json!({"name": "i", "saved": true})).created();
-    let count = json!({"query": "SELECT count(*) FROM events"});
+    let count = json!({"query": {"kind": "HogQLQuery", "query": "SELECT count(*) FROM events"}});
     let counted = server.post("/api/projects/2/query/", &count).json();
     assert_eq!(counted["results"], json!([[20]]));
     let before = persons(&server);
@@ -381,22 +381,22 @@ fn a_project_takes_the_token_that_its_clients_have() {
 fn the_page_creates_and_deletes_projects() {
     let server = TestServer::start();
     let fields = [("name", "Shop"), ("api_token", GIVEN)];
-    let answer = forms::post(&server, "/project/1/settings/projects", &fields);
+    let answer = forms::post_to(&server, "/project/1/settings/projects", &fields);
     assert_eq!(answer.status, 303, "{answer}");
     let page = server.get("/project/2/settings").to_string();
     assert!(page.contains("settings/delete") && page.contains(GIVEN), "{page}");
-    let wrong = forms::post(&server, "/project/2/settings/delete", &[("name", "shop")]);
+    let wrong = forms::post_to(&server, "/project/2/settings/delete", &[("name", "shop")]);
     assert_eq!(wrong.status, 400, "{wrong}");
     assert_eq!(server.get("/api/projects/2/").status, 200);
     for (days, expected) in [("30", json!(30)), ("", Value::Null)] {
         let fields = [("event_retention_days", days)];
-        let answer = forms::post(&server, "/project/2/settings/retention", &fields);
+        let answer = forms::post_to(&server, "/project/2/settings/retention", &fields);
         assert_eq!(answer.status, 303, "{answer}");
         assert_eq!(server.get("/api/projects/2/").json()["event_retention_days"], expected);
     }
     let fields = [("event_retention_days", "x")];
-    assert_eq!(forms::post(&server, "/project/2/settings/retention", &fields).status, 400);
-    let answer = forms::post(&server, "/project/2/settings/delete", &[("name", " Shop ")]);
+    assert_eq!(forms::post_to(&server, "/project/2/settings/retention", &fields).status, 400);
+    let answer = forms::post_to(&server, "/project/2/settings/delete", &[("name", " Shop ")]);
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer}");
     is_gone(&server, 2, GIVEN, "by the page");
 }
@@ -421,7 +421,7 @@ fn synthetic_events_go_into_a_project_of_their_own() {
         assert!(stderr.contains(&format!("project {id} (demo)")), "{stderr}");
         let made = server.get(&format!("/api/projects/{id}/")).json();
         assert_eq!(made["name"], "demo");
-        let sql = json!({"query": "SELECT count(*) FROM events"});
+        let sql = json!({"query": {"kind": "HogQLQuery", "query": "SELECT count(*) FROM events"}});
         let counted = server.post(&format!("/api/projects/{id}/query/"), &sql).json();
         assert_eq!(counted["results"], json!([[1000]]), "{id}");
     }
