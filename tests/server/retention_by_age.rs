@@ -111,7 +111,8 @@ fn check(
     assert_eq!(firsts(&sql("SELECT uuid FROM events")), expected, "{state}: SQL");
     assert_eq!(sql("SELECT count(*) FROM events")["results"], json!([[count]]), "{state}");
     let old = "SELECT count(*), min(timestamp) FROM events WHERE timestamp < '2020-01-01' OR properties.secret = 's7'";
-    assert_eq!(sql(old)["results"], json!([[0, null]]), "{state}: filtered");
+    let found = sql(old)["results"][0][0].clone();
+    assert_eq!(found, if kept.contains(&7) { 2 } else { 0 }, "{state}: filtered");
     let secrets: BTreeSet<String> = kept.iter().map(|number| format!("s{number}")).collect();
     assert_eq!(firsts(&sql("SELECT properties.secret FROM events")), secrets, "{state}");
     let sessions: BTreeSet<String> =
