@@ -21,7 +21,7 @@ const CRATES: [&str; 12] = [
 
 /// Names that a log filter may have after `weir::`, and where these modules are. Entries have the path of their module as
 /// their target, such as `weir_storage::wal`, but those about requests, whose target is `weir::http`.
-pub(crate) const MODULES: [(&str, &str); 26] = [
+pub(crate) const MODULES: [(&str, &str); 28] = [
     ("api", "weir_api"),
     ("app", "weir_app"),
     ("cli", "weir::cli"),
@@ -35,6 +35,7 @@ pub(crate) const MODULES: [(&str, &str); 26] = [
     ("geoip", "weir_event::geoip"),
     ("http", "weir_http"),
     ("identity", "weir_identity"),
+    ("import", "weir_import"),
     ("ingest", "weir_ingest"),
     ("insights", "weir_insights"),
     ("maintenance", "weir_app::maintenance"),
@@ -46,6 +47,7 @@ pub(crate) const MODULES: [(&str, &str); 26] = [
     ("synth", "weir::synth"),
     ("tasks", "weir_base::tasks"),
     ("telemetry", "weir_base::telemetry"),
+    ("transfer", "weir_transfer"),
     ("web", "weir_web"),
     ("wire", "weir_wire"),
 ];
