@@ -42,7 +42,7 @@ print(json.dumps({
         events.to_pyarrow_dataset().count_rows(),
         events.to_pyarrow_table().num_rows,
         polars.scan_delta(directory + '/tables/events').select(polars.len()).collect().item(),
-        duckdb.read_parquet(files).count('*').fetchone()[0],
+        duckdb.read_parquet(files).count('*').fetchall()[0][0],
     ],
 }))
 ";
