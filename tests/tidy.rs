@@ -60,7 +60,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("app", 3),
     ("cli", 2),
     ("event", 2),
-    ("http", 5),
+    ("http", 4),
     ("metadata", 2),
     ("pg", 5),
     ("query", 4),

@@ -26,6 +26,12 @@ pub fn unwrapped(mut query: &Value) -> &Value {
     query
 }
 
+/// The kind of a query without the nodes around it, and that query.
+pub fn kind_of(query: &Value) -> (Option<&str>, &Value) {
+    let query = unwrapped(query);
+    (query.get("kind").and_then(Value::as_str), query)
+}
+
 /// A saved query that asks something else, shown as it was.
 pub fn with_question(query: &Value, node: Value) -> Value {
     let mut whole = query.clone();

@@ -29,8 +29,9 @@ use crate::routes::cohorts::body::member;
 pub(in crate::routes) use crate::routes::cohorts::body::{
     Change, CohortWrite, Description, Persons, Rule, shown,
 };
+use crate::routes::query::problems;
 use crate::routes::store::problem;
-use crate::routes::{feature_flags, query, store};
+use crate::routes::{feature_flags, store};
 use crate::rows::{Added, LONG_PAGE_MAX_BYTES, PAGE_MAX_BYTES};
 use weir_api::cohorts as api;
 use weir_app::App;
@@ -370,7 +371,7 @@ impl Operation for Members {
                 }
             }
         });
-        visited.await.map_err(query::problem)?;
+        visited.await.map_err(problems::problem)?;
         let none = (0, Err(Problem::not_found("Not found.")));
         let (count, rows) = std::mem::replace(&mut *collector.lock(), none);
         Ok(Paged { page, count, rows: rows?.0 })
@@ -413,7 +414,7 @@ async fn persons(app: &App, project: ProjectId, named: Persons) -> Result<Vec<Uu
     if named.is_empty() {
         return Ok(Vec::new());
     }
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     let view = app.shard.identities.view();
     let uuids: BTreeSet<Uuid> = named.uuids.into_iter().collect();
     let distinct_ids: BTreeSet<String> = named.distinct_ids.into_iter().collect();

@@ -7,7 +7,7 @@ use crate::operation::Context;
 use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
-use crate::routes::query;
+use crate::routes::query::problems;
 use crate::routes::user_body::user;
 use weir_api::definitions as api;
 use weir_event::json;
@@ -87,7 +87,7 @@ impl InQuery for Terms {
 
 /// Waits until the definitions include the events acknowledged so far; they are derived from the log.
 pub(super) async fn caught_up(cx: &Context<Principal>) -> Result<(), Problem> {
-    cx.app.engine.wait().await.map_err(query::problem)
+    cx.app.engine.wait().await.map_err(problems::problem)
 }
 
 /// The notes of users on a definition; `snapshot` contains these users.

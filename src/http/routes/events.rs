@@ -22,8 +22,8 @@ use crate::page::Page;
 use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query;
 use crate::routes::query::answer;
+use crate::routes::query::problems;
 use crate::rows::LONG_PAGE_MAX_BYTES;
 use crate::{csv, fields, objects};
 use weir_api::events as api;
@@ -176,13 +176,13 @@ impl Operation for List {
             let question = self.question(app, project).await?;
             let question = question.unwrap_or_else(EventsQuestion::of_nothing);
             let file = events::file(&app.engine, project, question, part, format).await;
-            return Ok(Newest::All(format, file.map_err(query::problem)?));
+            return Ok(Newest::All(format, file.map_err(problems::problem)?));
         }
         let rows = match self.question(app, project).await? {
             Some(question) => {
                 let part = (page.offset, page.limit);
                 let rows = events::latest(&app.engine, project, question, part).await;
-                rows.map_err(query::problem)?
+                rows.map_err(problems::problem)?
             }
             None => Vec::new(),
         };
@@ -251,7 +251,7 @@ pub enum PersonId {
 impl PersonId {
     /// The uuid of the current person, after merges; `None` if no person has the number.
     async fn resolve(self, app: &App, project: ProjectId) -> Result<Option<Uuid>, Problem> {
-        app.engine.wait().await.map_err(query::problem)?;
+        app.engine.wait().await.map_err(problems::problem)?;
         let identities = &app.shard.identities;
         let found = match self {
             Self::Number(number) => identities
@@ -392,7 +392,7 @@ impl Operation for Retrieve {
         let (app, project) = (&cx.app, cx.who.project.id);
         let id = Uuid::try_parse(&self.uuid)
             .map_err(|_| Problem::new(Kind::Invalid, "invalid", "Invalid UUID"))?;
-        let row = events::by_id(&app.engine, project, id).await.map_err(query::problem)?;
+        let row = events::by_id(&app.engine, project, id).await.map_err(problems::problem)?;
         let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
         let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
         bodies.into_iter().next().map(Long).ok_or_else(missing)
@@ -429,7 +429,7 @@ impl Operation for Values {
                 let after = Some(UnixMicros(today - span - 1));
                 let events = self.event_name.0;
                 let question = ValuesQuestion { key, part: part.clone(), events, after };
-                events::values(&app.engine, project, question).await.map_err(query::problem)?
+                events::values(&app.engine, project, question).await.map_err(problems::problem)?
             }
         };
         beside(&app.node.cpu, move || Ok(Long(top_values(found, &part)))).await
@@ -454,7 +454,7 @@ fn top_values(found: Vec<String>, part: &str) -> Vec<api::Name> {
 
 /// Names of events that are not built in.
 async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<String>, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     let definitions = app.node.metadata.all_definitions(project).await;
     let definitions = definitions.map_err(|error| Problem::of(error.kind(), &error))?;
     let part = part.to_lowercase();
@@ -538,7 +538,7 @@ async fn bodies(
         }
         Ok(bodies)
     });
-    let read = read.await.map_err(query::problem)?;
+    let read = read.await.map_err(problems::problem)?;
     let body = |(row, person): (EventRow, Option<api::Person>)| {
         let properties = RawValue::from_string(row.properties)
             .map_err(|error| Problem::of(Kind::Internal, &error))?;

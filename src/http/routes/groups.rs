@@ -14,9 +14,10 @@ use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem};
+use crate::routes::activity;
 use crate::routes::activity::{Entries, Place};
+use crate::routes::query::problems;
 use crate::routes::store::problem;
-use crate::routes::{activity, query};
 use crate::rows::LONG_PAGE_MAX_BYTES;
 use weir_api::groups as api;
 use weir_base::error::Kind;
@@ -91,7 +92,7 @@ impl Operation for List {
         let search = Some(search).filter(|text| !text.is_empty());
         let (engine, project) = (&cx.app.engine, cx.who.project.id);
         let found = groups::find_groups(engine, project, index, search, part).await;
-        let (count, groups) = found.map_err(query::problem)?;
+        let (count, groups) = found.map_err(problems::problem)?;
         let rows = groups.into_iter().map(move |(key, group)| shown(index, key, group));
         cx.paged(page, count, LONG_PAGE_MAX_BYTES, rows).await
     }
@@ -151,7 +152,7 @@ async fn existing(cx: &Context<Principal>, index: u8, key: &str) -> Result<Group
 
 /// As [`existing`]; `None` if no group has the key.
 async fn group(cx: &Context<Principal>, index: u8, key: &str) -> Result<Option<Group>, Problem> {
-    cx.app.engine.wait().await.map_err(query::problem)?;
+    cx.app.engine.wait().await.map_err(problems::problem)?;
     let group = cx.app.shard.identities.group(cx.who.project.id, index, key);
     group.map_err(|error| Problem::of(error.kind(), &error))
 }
@@ -168,11 +169,12 @@ impl Operation for PropertyDefinitions {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (app, project) = (&cx.app, cx.who.project.id);
-        app.engine.wait().await.map_err(query::problem)?;
+        app.engine.wait().await.map_err(problems::problem)?;
         let types = cx.snapshot().group_types(project).len();
         let types = u8::try_from(types).unwrap_or(u8::MAX);
-        let found =
-            groups::group_properties(&app.engine, project, types).await.map_err(query::problem)?;
+        let found = groups::group_properties(&app.engine, project, types)
+            .await
+            .map_err(problems::problem)?;
         let all = move || {
             Ok(found.into_iter().map(|(index, own)| (index.to_string(), ranked(own))).collect())
         };
@@ -199,7 +201,7 @@ impl Operation for PropertyValues {
         let Self { group_type_index: TypeIndex(index), key: Key(key), value } = self;
         let part = value.unwrap_or_default().to_lowercase();
         let found = groups::group_values(&cx.app.engine, cx.who.project.id, index, key).await;
-        let mut counts = found.map_err(query::problem)?;
+        let mut counts = found.map_err(problems::problem)?;
         counts.retain(|value, _| value.to_lowercase().contains(&part));
         let mut values = ranked(counts);
         values.truncate(VALUES_MAX);

@@ -29,8 +29,9 @@ use crate::page::Page;
 use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
+use crate::routes::query::problems;
 use crate::routes::query::question::Question;
-use crate::routes::query::{insight, status};
+use crate::routes::query::status;
 use crate::{csv, objects};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
@@ -136,7 +137,7 @@ async fn series_of(
     }
     filter.remove(OFFSET);
     filter.remove("limit");
-    let settings = insight::settings(&cx.who.project);
+    let settings = ProjectSettings::of(&cx.who.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
     let told = told(cx, (&node, &filter), plain).await?;
     let (project, rendering) = (cx.who.project.id.0, cx.rendering);
@@ -293,7 +294,7 @@ pub(super) async fn told<R: Send + 'static>(
     read: impl FnOnce(&[u8]) -> Result<R, serde_json::Error> + Send + 'static,
 ) -> Result<OlderAnswer<R>, Problem> {
     let (app, asker) = (&cx.app, &cx.who);
-    let settings = &insight::settings(&asker.project);
+    let settings = &ProjectSettings::of(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let question = Question::Insight(Box::new(insight));
     let key = question.key(node, settings, app.node.clock.now());
@@ -398,6 +399,6 @@ pub(super) fn invalid(error: &NodeError) -> Problem {
 pub(super) fn problem(error: InsightError) -> Problem {
     match error {
         InsightError::Node(error) => invalid(&error),
-        other => insight::problem(other),
+        other => problems::insight_problem(other),
     }
 }

@@ -30,7 +30,7 @@ use crate::routes::mcp::protocol::{Failure, Head, Message};
 use crate::routes::mcp::talk::Talk;
 use crate::routes::mcp::token::Seal;
 use crate::routes::pages::visit::Asking;
-use crate::routes::query;
+use crate::routes::query::problems;
 use crate::{auth, revocation};
 use weir_app::App;
 use weir_app::throttle::Throttle;
@@ -174,7 +174,7 @@ async fn answered(
     let conversation = Conversation { asking, seal, head, throttle };
     // On the threads for queries, where nobody else waits for what is parsed and written.
     let conversing = app.engine.apart(Box::pin(conversation.answer(body)));
-    conversing.await.map_err(query::problem)?
+    conversing.await.map_err(problems::problem)?
 }
 
 /// A body that is being answered.

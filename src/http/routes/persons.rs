@@ -29,6 +29,7 @@ use crate::routes::activity::Logged;
 use crate::routes::persons::body::{listed, retrieved};
 use crate::routes::persons::export::Export;
 pub(in crate::routes) use crate::routes::persons::question::Filters;
+use crate::routes::query::problems;
 use crate::routes::store::problem;
 use crate::routes::{cohorts, query};
 use crate::rows::{Added, LONG_PAGE_MAX_BYTES};
@@ -118,7 +119,7 @@ impl Operation for List {
         question.in_cohort = Some(cohorts::memberships(app, project.id));
         if let Some(after) = changed_after {
             // The arrival time of a record is stored before the record takes effect.
-            app.engine.wait().await.map_err(query::problem)?;
+            app.engine.wait().await.map_err(problems::problem)?;
             question.changed_since =
                 Some(cx.metadata().records_since(after).await.map_err(problem)?);
         }
@@ -126,7 +127,7 @@ impl Operation for List {
             return Export::of(cx, question, format).await.map(Persons::File);
         }
         let found = app.engine.find_persons(project.id, question, page.part()).await;
-        let found = found.map_err(query::problem)?;
+        let found = found.map_err(problems::problem)?;
         let (count, project) = (found.count, project.clone());
         let mut rows: PageRows<api::Person> = cx.rows(LONG_PAGE_MAX_BYTES);
         let read = app.engine.read(move |_, _| {
@@ -143,7 +144,7 @@ impl Operation for List {
             })?;
             Ok(written.map(|()| rows))
         });
-        let rows = read.await.map_err(query::problem)??;
+        let rows = read.await.map_err(problems::problem)??;
         Ok(Persons::Page(Paged { page, count, rows }))
     }
 }
@@ -235,7 +236,7 @@ async fn find_one(
     project: ProjectId,
     id: &str,
 ) -> Result<(Person, Vec<String>), Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     let view = app.shard.identities.view();
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
         (Ok(number), _) => view.person_by_number(project, number),

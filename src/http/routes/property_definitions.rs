@@ -16,7 +16,7 @@ use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem};
 use crate::routes::definition_parameters::{Names, Terms, Truth, caught_up, notes};
-use crate::routes::query;
+use crate::routes::query::problems;
 use crate::routes::store::problem;
 use weir_api::definitions as api;
 use weir_base::error::Kind;
@@ -66,7 +66,7 @@ impl Operation for List {
         let wanted = self.wanted()?;
         let notes = cx.metadata().annotations(project).await.map_err(problem)?;
         let found = wanted.find(&cx.app.engine, project, &notes, page.part()).await;
-        let (count, found) = found.map_err(query::problem)?;
+        let (count, found) = found.map_err(problems::problem)?;
         let snapshot = cx.snapshot();
         let results = found.iter().map(|row| listed(row, &notes, &snapshot)).collect();
         Ok(Listed { page, count, results })

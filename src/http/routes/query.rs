@@ -4,6 +4,7 @@ pub(in crate::routes) mod actors;
 pub(in crate::routes) mod answer;
 pub mod fetch;
 pub(in crate::routes) mod insight;
+pub(in crate::routes) mod problems;
 pub(in crate::routes) mod question;
 pub(in crate::routes) mod refresh;
 pub mod status;
@@ -25,9 +26,9 @@ use weir_api::node::NodeError;
 use weir_api::nodes::check;
 use weir_api::query;
 use weir_app::App;
+use weir_insights::ProjectSettings;
 use weir_insights::saved;
 use weir_metadata::accounts::Project;
-use weir_query::kernel::error::QueryError;
 use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
 use weir_wire::query_node;
@@ -72,7 +73,7 @@ impl Overrides {
 
     /// The node without its display settings, with the filters and variables applied.
     fn over(&self, node: &Value) -> Result<Value, Problem> {
-        let (_, node) = insight::unwrapped(node);
+        let (_, node) = query_node::kind_of(node);
         let mut node = node.clone();
         let changed = saved::with_frame(&mut node, (&self.filters, &self.variables));
         changed.map_err(|error| of_field(&error))?;
@@ -116,7 +117,7 @@ impl Query {
     ///
     /// 400 for a field that is not known.
     pub(in crate::routes) fn node(node: Value) -> Result<Self, Problem> {
-        check::check(&node).map_err(|error| insight::invalid(&error))?;
+        check::check(&node).map_err(|error| problems::invalid(&error))?;
         Ok(Self::of(QueryBody::Node(node)))
     }
 
@@ -146,11 +147,12 @@ impl Operation for Query {
             }
             QueryBody::File(node, format) => {
                 let sql = question::sql_of(node)?;
-                let settings = insight::settings(&asker.project);
+                let settings = ProjectSettings::of(&asker.project);
                 let answering = sql.file(&app.engine, &settings, *format);
                 let answering =
                     question::noted(app, settings.project, || question::told(node), answering);
-                let computing = Box::pin(async { answering.await.map_err(insight::problem) });
+                let computing =
+                    Box::pin(async { answering.await.map_err(problems::insight_problem) });
                 let file = status::cancellable(app, asker, id, computing).await?;
                 Ok(Answer::File(*format, file))
             }
@@ -193,11 +195,11 @@ impl InBody for Question {
         let overrides = Overrides::read(fields)?;
         if let Some(Value::Object(_)) = fields.peek("query") {
             let node = fields.value("query")?.unwrap_or_default();
-            check::check(&node).map_err(|error| insight::invalid(&error))?;
+            check::check(&node).map_err(|error| problems::invalid(&error))?;
             let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
             let format = format(fields)?;
             if format != Format::Json {
-                let (kind, inner) = insight::unwrapped(&node);
+                let (kind, inner) = query_node::kind_of(&node);
                 if kind != Some(query_node::SQL) {
                     let detail = "Only SQL has other formats than json.";
                     return Err(refused("format", "invalid_input", detail));
@@ -227,20 +229,5 @@ fn format(fields: &mut Fields) -> Result<Format, Problem> {
 /// The result of a text of SQL as a file.
 async fn file_of(app: &App, project: &Project, sql: &str, format: Format) -> Result<File, Problem> {
     let answering = Box::pin(app.sql(project.id, sql, format));
-    question::noted(app, project.id, || sql.to_owned(), answering).await.map_err(problem)
-}
-
-/// The response to a failed query.
-pub(super) fn problem(error: QueryError) -> Problem {
-    match &error {
-        // The operator needs the name of the file; the caller made no mistake.
-        QueryError::Damaged(_) => {
-            Problem::new(error.kind(), "data_file_damaged", error.to_string()).because(&error)
-        }
-        QueryError::Store(_) => {
-            Problem::new(error.kind(), "object_store_unavailable", error.to_string())
-                .because(&error)
-        }
-        _ => Problem::of(error.kind(), &error),
-    }
+    question::noted(app, project.id, || sql.to_owned(), answering).await.map_err(problems::problem)
 }

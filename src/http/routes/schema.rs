@@ -7,7 +7,7 @@ use crate::operation::input::input;
 use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_api::schema as api;
 use weir_app::live_files::{LiveFile, LiveFiles, LiveTables};
 use weir_app::views;
@@ -54,8 +54,8 @@ fn no_table() -> Problem {
 
 /// Columns of the events of SQL that the dictionary does not list.
 async fn more_columns(cx: &Context<Principal>) -> Result<Vec<Column>, Problem> {
-    let view = cx.app.engine.view(cx.who.project.id).await.map_err(query::problem)?;
-    let events = view.table(EVENTS.name).await.map_err(query::problem)?;
+    let view = cx.app.engine.view(cx.who.project.id).await.map_err(problems::problem)?;
+    let events = view.table(EVENTS.name).await.map_err(problems::problem)?;
     let fields = events.schema().fields();
     Ok(EVENTS.more_columns(fields.iter().map(AsRef::as_ref)))
 }

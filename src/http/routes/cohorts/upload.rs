@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::fields::{Fields, refused};
 use crate::multipart;
 use crate::response::Problem;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
@@ -99,7 +99,7 @@ pub(super) async fn persons(
         Ok(sought) => sought.persons(&view, project, stop).map(Ok),
         Err(unusable) => Ok(Err(unusable)),
     });
-    let found = found.await.map_err(query::problem)?;
+    let found = found.await.map_err(problems::problem)?;
     found.map_err(|unusable| refused(FILE, "invalid_input", unusable.to_string()))
 }
 

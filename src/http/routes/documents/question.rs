@@ -12,9 +12,9 @@ use crate::fields::refused;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::documents::form;
-use crate::routes::query::insight::settings;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
+use weir_insights::ProjectSettings;
 use weir_insights::date_range::Parameters;
 use weir_insights::selection::zone;
 use weir_metadata::documents::Document;
@@ -282,7 +282,7 @@ fn time(
     (asker, now): (&Principal, UnixMicros),
 ) -> Result<UnixMicros, Problem> {
     let wrong = || refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
-    let settings = settings(&asker.project);
+    let settings = ProjectSettings::of(&asker.project);
     let zone = zone(&settings).map_err(|_| wrong())?;
     let is_monday_first = settings.is_monday_first;
     let plain = Parameters { is_explicit: true, is_monday_first, ..Parameters::default() };

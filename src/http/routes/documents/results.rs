@@ -21,8 +21,9 @@ use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::documents::kinds::RESULTS;
 use crate::routes::documents::rights::Viewer;
+use crate::routes::query::problems;
 use crate::routes::query::refresh::Refresh;
-use crate::routes::query::{insight, question, status};
+use crate::routes::query::{question, status};
 use crate::routes::store::problem;
 use weir_api::node::NodeError;
 use weir_api::nodes::check;
@@ -243,7 +244,7 @@ impl Found {
 impl<'a> Reader<'a> {
     /// A reader for this viewer.
     pub(in crate::routes) fn new(app: &'a App, viewer: &Viewer) -> Self {
-        Self { app, settings: Arc::new(insight::settings(&viewer.project)), by: viewer.key }
+        Self { app, settings: Arc::new(ProjectSettings::of(&viewer.project)), by: viewer.key }
     }
 
     /// Adds the result of an insight to its body.
@@ -364,7 +365,7 @@ impl<'a> Reader<'a> {
             return Ok(Found { query_status, is_asking: true, ..Found::default() });
         }
         let answer = asked.computed(app, (&key, &node), settings).await;
-        let answer = answer.map_err(insight::problem)?;
+        let answer = answer.map_err(problems::insight_problem)?;
         Found::of(&answer, false)
     }
 }

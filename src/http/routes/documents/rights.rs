@@ -23,13 +23,13 @@ use crate::response::Problem;
 use crate::routes::documents::boards::Edit;
 use crate::routes::documents::form::{ANYBODY_EDITS, CREATOR_EDITS};
 use crate::routes::documents::{boards, form};
-use crate::routes::query::insight;
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_insights::insight::KINDS;
 use weir_metadata::accounts::{KeyId, PersonalKey, Project, User};
 use weir_metadata::documents::{Document, Kind};
 use weir_metadata::members::Level;
+use weir_wire::query_node;
 
 /// The scope for deciding what links show.
 const SHARE: &str = "sharing_configuration:write";
@@ -114,7 +114,7 @@ pub(super) fn check_restriction(
 pub(super) fn check_saving(key: &PersonalKey, fields: &Map<String, Value>) -> Result<(), Problem> {
     let asks = |query: &&Value| query.as_object().is_some_and(|query| !query.is_empty());
     let query = fields.get("query").filter(asks);
-    let kind = query.map(|query| insight::unwrapped(query).0);
+    let kind = query.map(|query| query_node::kind_of(query).0);
     match kind {
         None => Ok(()),
         Some(kind) if kind.is_some_and(|kind| KINDS.contains(&kind)) => Ok(()),

@@ -14,8 +14,9 @@ use crate::response::Problem;
 use crate::routes::feature_flags::body::FlagWrite;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::feature_flags::{changed, find, shown, unsuccessful};
+use crate::routes::query::problems;
 use crate::routes::store::problem;
-use crate::routes::{cohorts, query, store};
+use crate::routes::{cohorts, store};
 use weir_api::cohorts::CohortOfFlag;
 use weir_api::flags as api;
 use weir_evaluation::membership::with_subject;
@@ -353,7 +354,7 @@ impl Operation for StaticCohort {
                 members.push(person.uuid);
             }
         });
-        visited.await.map_err(query::problem)?;
+        visited.await.map_err(problems::problem)?;
         let members = std::mem::take(&mut *members.lock());
         let name = format!("Users with feature flag {} enabled at {}", flag.key, at.to_rfc3339());
         let values = CohortPatch { name: Some(name), ..CohortPatch::default() };

@@ -17,7 +17,7 @@ use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::feature_flags::body::minimal;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_api::flags as api;
 use weir_api::flags::FlagValue;
 use weir_app::App;
@@ -349,7 +349,7 @@ async fn count_persons(
             evaluate(&condition, subject, surroundings).is_ok_and(|verdict| verdict.enabled)
         })
     });
-    counted.await.map_err(query::problem)
+    counted.await.map_err(problems::problem)
 }
 
 async fn count_groups(
@@ -373,5 +373,5 @@ async fn count_groups(
         let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
         evaluate(&condition, &subject, surroundings).is_ok_and(|verdict| verdict.enabled)
     });
-    counted.await.map_err(query::problem)
+    counted.await.map_err(problems::problem)
 }

@@ -13,7 +13,7 @@ use crate::operation::input::InQuery;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_event::pattern::Pattern;
@@ -144,7 +144,7 @@ impl Wanted {
         let active = text("active").map(|active| active.to_lowercase());
         let stale = match active.as_deref() {
             Some("stale") => {
-                cx.app.engine.wait().await.map_err(query::problem)?;
+                cx.app.engine.wait().await.map_err(problems::problem)?;
                 Some(Calls::of_project(&cx.app, cx.who.project.id).await?)
             }
             _ => None,

@@ -11,7 +11,7 @@ use crate::auth::Principal;
 use crate::operation::input::input;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
-use crate::routes::query;
+use crate::routes::query::problems;
 use crate::routes::store::problem;
 use weir_api::flags as api;
 use weir_app::App;
@@ -98,7 +98,7 @@ impl Operation for Status {
             }
             Err(error) => return Err(problem(error)),
         };
-        cx.app.engine.wait().await.map_err(query::problem)?;
+        cx.app.engine.wait().await.map_err(problems::problem)?;
         let calls = Calls::of_flag(&cx.app, flag.id).await?;
         let rollout = Rollout::of(&flag);
         let (status, reason) = calls.state(&flag);

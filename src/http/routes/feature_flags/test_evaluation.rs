@@ -19,7 +19,7 @@ use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::routes::feature_flags::evaluations::{Plain, value};
 use crate::routes::feature_flags::find;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_api::flags as api;
 use weir_api::flags::FlagValue;
 use weir_app::App;
@@ -244,7 +244,7 @@ fn property(trace: PropertyTrace) -> api::PropertyTrace {
 }
 
 async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     let not_found = || Problem::not_found("Not found.");
     let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
     let view = app.shard.identities.view();
@@ -265,10 +265,11 @@ async fn properties_at(
 ) -> Result<Map<String, Value>, Problem> {
     let mut past = Past { as_of, then: person.properties.clone(), told: PropertyReplay::default() };
     let now = app.node.clock.now();
-    let mut events =
-        history::of_person(&app.engine, project, person.uuid, now).await.map_err(query::problem)?;
+    let mut events = history::of_person(&app.engine, project, person.uuid, now)
+        .await
+        .map_err(problems::problem)?;
     while let Some(rows) = events.next().await {
-        for row in rows.map_err(query::problem)? {
+        for row in rows.map_err(problems::problem)? {
             let properties = json::read(row.properties.as_bytes()).unwrap_or_default();
             past.step(row.timestamp, &row.event, &properties);
         }

@@ -17,14 +17,14 @@ use crate::routes::insights::people::{People, find};
 use crate::routes::insights::{
     How, OlderAnswer, URLS_MAX_BYTES, address, invalid, plain, problem, told,
 };
-use crate::routes::query;
-use crate::routes::query::insight;
+use crate::routes::query::problems;
 use weir_api::insights::correlation::Correlations;
 use weir_api::insights::older::CorrelationAnswer;
 use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
 use weir_api::nodes::check::parse;
 use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
 use weir_insights::correlation::legacy::{
@@ -65,7 +65,7 @@ impl Operation for Correlate {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let filter = self.sent.filter;
-        let (app, settings) = (&cx.app, insight::settings(&cx.who.project));
+        let (app, settings) = (&cx.app, ProjectSettings::of(&cx.who.project));
         let node = correlation_query(&filter).map_err(refused)?;
         let steps = node.pointer("/source/source/series").and_then(Value::as_array);
         let told = match steps.is_some_and(|steps| !steps.is_empty()) {
@@ -80,7 +80,7 @@ impl Operation for Correlate {
                             (correlation.clone(), app.engine.clone(), settings.clone());
                         let found = Box::pin(async move { own.answer(&engine, &owner).await });
                         let found = app.engine.within_time(app.engine.apart(found)).await;
-                        let found = found.and_then(|found| found).map_err(query::problem)?;
+                        let found = found.and_then(|found| found).map_err(problems::problem)?;
                         let found = found.map_err(failed)?;
                         told = OlderAnswer { result: found.shown(), how: How::now(app) };
                         found.rows.into_iter().map(|row| row.subject).collect()

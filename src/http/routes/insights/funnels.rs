@@ -14,7 +14,6 @@ use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People};
 use crate::routes::insights::{How, OlderAnswer, URLS_MAX_BYTES, address, as_json, invalid, told};
-use crate::routes::query::insight;
 use weir_api::insights::funnel::{Conversion, Funnel, FunnelTo, Step, Steps};
 use weir_api::insights::older::FunnelAnswer;
 use weir_api::insights::value::{AsSent, BreakdownValue, PersonsUrl};
@@ -22,6 +21,7 @@ use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelsActorsQuery;
 use weir_api::nodes::check::parse;
 use weir_event::json;
+use weir_insights::ProjectSettings;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
@@ -84,7 +84,7 @@ impl Operation for Convert {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let filter = self.sent.filter;
-        let (app, settings) = (&cx.app, insight::settings(&cx.who.project));
+        let (app, settings) = (&cx.app, ProjectSettings::of(&cx.who.project));
         let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
         let steps = node.get("series").and_then(Value::as_array);
         let mut told = match steps.is_some_and(|steps| !steps.is_empty()) {

@@ -9,8 +9,8 @@ use crate::response::Problem;
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People};
 use crate::routes::insights::{invalid, plain, told};
-use crate::routes::query::insight;
 use weir_api::insights::older::PathsAnswer;
+use weir_insights::ProjectSettings;
 use weir_insights::insight::ActorsOf;
 use weir_insights::paths::Paths;
 use weir_insights::paths::legacy::paths_query;
@@ -50,7 +50,7 @@ impl Operation for Path {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let filter = self.sent.filter;
         let node = paths_query(&filter).map_err(|error| invalid(&error))?;
-        let settings = insight::settings(&cx.who.project);
+        let settings = ProjectSettings::of(&cx.who.project);
         let told = told(cx, (&node, &filter), plain).await?;
         Ok(Long(PathsAnswer::of(told.how.computed(&settings), told.result)))
     }

@@ -18,10 +18,11 @@ use crate::rendering::Rendering;
 use crate::response::{Attr, Problem, Response};
 use crate::routes::insights::filters::{Parameters, Sent};
 use crate::routes::insights::problem;
-use crate::routes::query::{actors, insight};
+use crate::routes::query::actors;
 use weir_api::insights::older as api;
 use weir_base::error::Kind;
 use weir_event::json;
+use weir_insights::ProjectSettings;
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
 use weir_insights::{Actor, InsightError, legacy};
@@ -81,7 +82,7 @@ pub(super) async fn find(
     if let Some(text) = legacy::text(filter, "search") {
         actors.search(&text)?;
     }
-    let (engine, settings) = (cx.app.engine.clone(), insight::settings(&cx.who.project));
+    let (engine, settings) = (cx.app.engine.clone(), ProjectSettings::of(&cx.who.project));
     let finding = Box::pin(async move { actors.find(&engine, &settings, page.part()).await });
     cx.app.engine.within_time(cx.app.engine.apart(finding)).await??
 }

@@ -15,9 +15,9 @@ use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
 use crate::routes::insights::people::{OfPoint, People, PeopleOfRow, find};
 use crate::routes::insights::{URLS_MAX_BYTES, address, invalid, plain, problem, told};
-use crate::routes::query::insight;
 use weir_api::insights::older::RetentionAnswer;
 use weir_api::insights::retention::Row;
+use weir_insights::ProjectSettings;
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
@@ -78,7 +78,7 @@ impl Operation for Triangle {
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let filter = self.sent.filter;
-        let settings = insight::settings(&cx.who.project);
+        let settings = ProjectSettings::of(&cx.who.project);
         let node = retention_query(&filter).map_err(|error| invalid(&error))?;
         let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
         let mut told = told(cx, (&node, &filter), plain::<Vec<Row>>).await?;

@@ -9,7 +9,7 @@ use crate::routes::pages::files;
 use crate::routes::pages::visit::{Page, Sent, Visit};
 use crate::routes::persons::deletions;
 use crate::routes::persons::deletions::IsDone;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_query::events::places::Sought;
 use weir_web::pages::deletions as shown;
 use weir_web::pages::deletions::Proof;
@@ -39,7 +39,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         let person = uuid.to_string();
         let sought = Sought::Person(&person);
         let places = asking.app.engine.places(asking.asker.project.id, sought).await;
-        let places = places.map_err(query::problem)?;
+        let places = places.map_err(problems::problem)?;
         Ok(shown::proof(
             project,
             &Proof {

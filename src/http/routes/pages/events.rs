@@ -11,7 +11,8 @@ use crate::response::Problem;
 use crate::routes::events::{List, OfProperties, Retrieve};
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::{event_definitions, ingestion_warnings, query};
+use crate::routes::query::problems;
+use crate::routes::{event_definitions, ingestion_warnings};
 use weir_api::warnings::Kind;
 use weir_base::clock::UnixMicros;
 use weir_query::events::places::Sought;
@@ -165,7 +166,7 @@ async fn journey(asking: &Asking, event: &Drawn) -> Result<Markup, Problem> {
         Some(at) => {
             let sought = Sought::Event(id, UnixMicros(at.timestamp_micros()));
             let found = asking.app.engine.places(asking.asker.project.id, sought).await;
-            Some(found.map_err(query::problem)?)
+            Some(found.map_err(problems::problem)?)
         }
         None => None,
     };

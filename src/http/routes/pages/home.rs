@@ -13,7 +13,8 @@ use crate::response::Problem;
 use crate::routes::pages::events::load;
 use crate::routes::pages::insights::load::saved_of;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::{events, ingestion_warnings, query};
+use crate::routes::query::problems;
+use crate::routes::{events, ingestion_warnings};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
@@ -145,8 +146,8 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
         moment(*first),
         moment(end)
     );
-    let told = app.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
-    let bytes = told.whole().await.map_err(query::problem)?;
+    let told = app.sql(project.id, &sql, Format::Json).await.map_err(problems::problem)?;
+    let bytes = told.whole().await.map_err(problems::problem)?;
     let row: Value = json::restore(bytes.trim_ascii()).unwrap_or_default();
     let count = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();
     Ok(Summary {

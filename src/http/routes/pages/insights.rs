@@ -34,6 +34,7 @@ use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as Fault;
 use weir_event::json;
+use weir_insights::ProjectSettings;
 use weir_insights::cache::Answer as KeptAnswer;
 use weir_insights::interval::Interval;
 use weir_insights::selection::{Selection, buckets};
@@ -247,7 +248,7 @@ async fn computed(
 pub(in crate::routes) fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
     let selection = Selection::of(nodes::Insight::read(query, "").ok()?).ok()?;
     let interval = Interval::parse(stored::interval_of(query)).ok()?;
-    let owner = insight::settings(project);
+    let owner = ProjectSettings::of(project);
     let range = selection.dates.range_at(at, &owner, interval).ok()?;
     // A range of all time has too many intervals, and no events before its start; its own bounds apply.
     let bounds = buckets(&range, interval, &owner).map(|buckets| buckets.bounds());

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use crate::beside::beside;
 use crate::response::{Problem, Response, StreamError};
 use crate::revocation::EVENT_STREAM;
+use crate::routes::events as of_api;
 use crate::routes::flag_events::Place;
 use crate::routes::pages::events::{names, wanted};
 use crate::routes::pages::health;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
-use crate::routes::{events as of_api, query};
+use crate::routes::query::problems;
 use weir_api::events::Event;
 use weir_app::App;
 use weir_base::tasks::{Pause, Shutdown};
@@ -80,7 +81,7 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         // shown once.
         let (seen, lately) = arrived(&asking, &question).await?;
         let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
-        let events = drawn(app, id, rows.map_err(query::problem)?).await?;
+        let events = drawn(app, id, rows.map_err(problems::problem)?).await?;
         let stream = wanted.query(&[("position", &seen.position())]);
         let address = format!("{}?{stream}", page(project, "activity/live/rows"));
         let refused = asking.may("project:read").then(|| health::not_stored(app));
@@ -144,7 +145,7 @@ async fn drawn(app: &App, id: ProjectId, rows: Vec<EventRow>) -> Result<Vec<Draw
 async fn arrived(asking: &Asking, question: &EventsQuestion) -> Result<(Seen, usize), Problem> {
     let (app, project) = (&asking.app, asking.asker.project.id);
     let seen = Seen::all(&app.engine, project, question.clone(), app.node.clock.now()).await;
-    seen.map_err(query::problem)
+    seen.map_err(problems::problem)
 }
 
 /// One open stream.
@@ -213,13 +214,14 @@ impl Watcher {
         let (id, project) = (self.asking.asker.project.id, self.asking.project());
         let (now, mut seen) = (app.node.clock.now(), self.seen.clone());
         let arrived = arrivals::arrived(&app.engine, id, self.question.clone(), seen.floor());
-        let fresh = seen.look(&arrived.await.map_err(query::problem)?, now, EVENTS);
+        let fresh = seen.look(&arrived.await.map_err(problems::problem)?, now, EVENTS);
         let (number, skipped) = (fresh.number, fresh.skipped());
         if number == 0 {
             self.seen = seen;
             return Ok(None);
         }
-        let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
+        let events =
+            arrivals::named(&app.engine, id, &fresh.keys).await.map_err(problems::problem)?;
         let events = drawn(app, id, events).await?;
         let (zone, position) = (self.asking.zone, seen.position());
         let write = move || {

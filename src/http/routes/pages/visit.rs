@@ -22,9 +22,9 @@ use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::flag_events::Subscribers;
-use crate::routes::query;
 use crate::routes::query::Query;
 use crate::routes::query::answer::{Answer, rows};
+use crate::routes::query::problems;
 use weir_api::query::Rows;
 use weir_app::App;
 use weir_base::attempts::Attempts;
@@ -89,7 +89,7 @@ pub type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
 pub fn apart(engine: &Engine, later: Later) -> Later {
     let engine = engine.clone();
     Box::pin(async move {
-        let part = engine.apart(later).await.map_err(query::problem);
+        let part = engine.apart(later).await.map_err(problems::problem);
         part.unwrap_or_else(|problem| parts::failed(problem.detail()))
     })
 }

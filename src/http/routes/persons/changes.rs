@@ -17,9 +17,10 @@ use crate::operation::output::{Accepted, Created, Taken};
 use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::{Attr, Problem};
+use crate::routes::persons;
 use crate::routes::persons::body::{retrieved, succeeded};
+use crate::routes::query::problems;
 use crate::routes::store::problem;
-use crate::routes::{persons, query};
 use weir_api::persons as api;
 use weir_app::App;
 use weir_base::error::Kind;
@@ -292,7 +293,7 @@ pub(in crate::routes) async fn carry_out(
         .detach("operate-on-persons", async move { pipeline.operate(operation).await });
     let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let sequence = done.map_err(|error| Problem::of(error.kind(), &error))?;
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     // Each effect has an activity entry, which is written before it.
     let entries = activity::entry_ids(project, at, sequence, subjects);
     app.node.metadata.items_logged(&entries).await.map_err(problem)

@@ -16,8 +16,9 @@ use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::request::Request;
 use crate::response::Problem;
+use crate::routes::persons;
 use crate::routes::persons::changes::operate;
-use crate::routes::{persons, query};
+use crate::routes::query::problems;
 use weir_api::persons as api;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -342,7 +343,7 @@ impl Operation for Status {
             })?;
             Ok((count, results))
         });
-        let (count, results) = read.await.map_err(query::problem)?;
+        let (count, results) = read.await.map_err(problems::problem)?;
         Ok(Listed { page, count, results })
     }
 }
@@ -366,7 +367,7 @@ async fn found(
     ids: Vec<String>,
     distinct_ids: Vec<String>,
 ) -> Result<Vec<Named>, Problem> {
-    app.engine.wait().await.map_err(query::problem)?;
+    app.engine.wait().await.map_err(problems::problem)?;
     let view = app.shard.identities.view();
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
     let mut found = Vec::new();
@@ -399,7 +400,7 @@ pub(super) async fn check_ids(
         }
         Ok(None)
     });
-    let Some(uuid) = read.await.map_err(query::problem)? else { return Ok(()) };
+    let Some(uuid) = read.await.map_err(problems::problem)? else { return Ok(()) };
     let detail = format!(
         "Person {uuid} has more than {OPERATION_MAX_IDS} distinct ids, too many to be deleted or split."
     );

@@ -14,8 +14,8 @@ use crate::operation::Context;
 use crate::response::{Problem, Response};
 use crate::routes::persons::LISTED_IDS_MAX;
 use crate::routes::persons::body::listed;
-use crate::routes::query;
 use crate::routes::query::answer;
+use crate::routes::query::problems;
 use weir_base::error::Kind;
 use weir_identity::IdentityError;
 use weir_metadata::accounts::Project;
@@ -62,7 +62,7 @@ impl Export {
     ) -> Result<Self, Problem> {
         let (all, project) = (Part { offset: 0, limit: LINES_MAX }, Arc::clone(&cx.who.project));
         let found = cx.app.engine.find_persons(project.id, question, all).await;
-        let found = found.map_err(query::problem)?;
+        let found = found.map_err(problems::problem)?;
         if found.count > LINES_MAX {
             let detail = format!(
                 "These are more than {LINES_MAX} persons: a query of SQL has any number of rows."
@@ -76,7 +76,7 @@ impl Export {
                 let _ = parts.blocking_send(Err(error.into()));
             }
         });
-        Ok(Self { file: file.await.map_err(query::problem)?, format })
+        Ok(Self { file: file.await.map_err(problems::problem)?, format })
     }
 
     /// The response, whose pieces are written while it is sent.

@@ -20,7 +20,8 @@ use crate::operation::{Context, Operation};
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::definition_parameters::boolean;
-use crate::routes::{persons, query};
+use crate::routes::persons;
+use crate::routes::query::problems;
 use weir_api::persons as api;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
@@ -96,7 +97,7 @@ impl Operation for Retrieve {
         let timeline = self.filters.timeline;
         let points = timeline.points(&app.engine, project.id, &person, &range).await;
         let points = points.map_err(|error| match error {
-            TimelineError::Query(error) => query::problem(error),
+            TimelineError::Query(error) => problems::problem(error),
             TimelineError::TooManyGroups => {
                 refused("aggregation_group_type_index", "invalid_input", error.to_string())
             }

@@ -9,7 +9,7 @@ use crate::operation::input::input;
 use crate::operation::output::Long;
 use crate::operation::{Context, Operation};
 use crate::response::Problem;
-use crate::routes::query;
+use crate::routes::query::problems;
 use weir_api::groups::Count;
 
 /// Most persons that are read, newest first (PostHog's figure).
@@ -43,7 +43,7 @@ impl Operation for Values {
         let (engine, tally) = (&cx.app.engine, Tally::new(&part));
         let project = cx.who.project.id;
         let counted = engine.person_values(project, key, PERSONS_MAX, tally, Tally::count);
-        Ok(Long(counted.await.map_err(query::problem)?.told()))
+        Ok(Long(counted.await.map_err(problems::problem)?.told()))
     }
 }
 

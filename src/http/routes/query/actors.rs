@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::persons::body::listed;
-use crate::routes::query;
-use crate::routes::query::insight::{invalid, problem, settings, unwrapped};
+use crate::routes::query::problems;
+use crate::routes::query::problems::{insight_problem, invalid};
 use weir_api::node::{AnyNode, NodeError, Texts};
 use weir_api::nodes::check::{check, is_nothing, parse};
 use weir_api::nodes::filter::Properties;
@@ -30,6 +30,7 @@ use weir_insights::{Actor, InsightError, ProjectSettings, Who, actor_list};
 use weir_metadata::accounts::Project;
 use weir_query::kernel::error::QueryError;
 use weir_query::persons::people::Part;
+use weir_wire::query_node;
 use weir_wire::query_node::SQL;
 
 /// Kinds of nodes that select the persons behind a point of an insight.
@@ -102,7 +103,7 @@ impl ActorsQuestion {
             (source, source.get("kind").and_then(Value::as_str).unwrap_or_default())
         });
         let Some((source, kind)) = of_point.filter(|(_, kind)| *kind != SQL) else {
-            let list = ActorsQuery::of(&outer).map_err(problem)?;
+            let list = ActorsQuery::of(&outer).map_err(insight_problem)?;
             return Ok(Self::List(Box::new(list), None));
         };
         if !SOURCES.contains(&kind) {
@@ -174,7 +175,7 @@ impl ActorsQuestion {
 
 /// Parses the point of an insight from the node at `path`; only actors that match the search `searched` are behind it.
 fn behind(source: &Value, path: &str, searched: Option<&str>) -> Result<Behind, NodeError> {
-    let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
+    let (_, insight) = query_node::kind_of(source.get("source").unwrap_or(&Value::Null));
     let insight = Insight::parse(insight)?;
     let mut actors = insight.clone().actors_of(source, path)?;
     if let Some(text) = searched {
@@ -242,8 +243,8 @@ pub(in crate::routes) async fn people_of(
     let (own, project) = (app.clone(), project.clone());
     let finding = Box::pin(async move { found(&own, &project, actors, (part, cell)).await });
     let finding = app.engine.within_time(app.engine.apart(finding));
-    let found = finding.await.and_then(|found| found).map_err(query::problem)?;
-    found.map_err(problem)
+    let found = finding.await.and_then(|found| found).map_err(problems::problem)?;
+    found.map_err(insight_problem)
 }
 
 async fn found(
@@ -252,7 +253,7 @@ async fn found(
     actors: ActorsOf,
     (part, cell): (Part, Option<usize>),
 ) -> Result<People, InsightError> {
-    let settings = settings(project);
+    let settings = ProjectSettings::of(project);
     let asked = match cell {
         Some(_) => Part { offset: 0, limit: CELL_ACTORS_MAX },
         None => part,
@@ -322,7 +323,7 @@ pub(in crate::routes) async fn people(
     project: &Project,
     actors: &[Actor],
 ) -> Result<Vec<Value>, Problem> {
-    bodies(app, project, actors).await.map_err(query::problem)
+    bodies(app, project, actors).await.map_err(problems::problem)
 }
 
 async fn bodies(app: &App, project: &Project, actors: &[Actor]) -> Result<Vec<Value>, QueryError> {

@@ -1,6 +1,9 @@
 //! `GET query/?query=SELECT ...&format=csv`: SQL in an address, for programs that read a file from one, such as
 //! `read_csv` of pandas and of DuckDB.
 
+use std::future::ready;
+
+use futures::stream;
 use hyper::StatusCode;
 
 use crate::auth::Principal;
@@ -9,7 +12,7 @@ use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::{InQuery, Needed, input};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
-use crate::rendering::{FORMATS, MEDIA_TYPES, NAMES};
+use crate::rendering::{FORMATS, MEDIA_TYPES, NAMES, media_type};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query::{answer, file_of};
@@ -59,7 +62,15 @@ impl Output for Fetched {
     }
 
     async fn respond(self, _: &Reply<'_>) -> Result<Response, Problem> {
-        Ok(answer::file(self.0, self.1))
+        let Self(format, file) = self;
+        let bytes = match file {
+            File::Whole(bytes) => bytes,
+            long @ File::Long(_) => return Ok(answer::file(format, long)),
+        };
+        // Without a length: rows without ORDER BY come in another order each time, so the next answer, of which a reader
+        // of HEAD would ask for ranges, may have another one.
+        let whole = stream::once(ready(Ok(bytes)));
+        Ok(Response::stream(StatusCode::OK, media_type(format), whole))
     }
 }
 

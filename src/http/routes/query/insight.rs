@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::fields::refused;
 use crate::response::Problem;
-use crate::routes::query;
 use crate::routes::query::answer::{Answer, NodeAnswer};
+use crate::routes::query::problems::insight_problem;
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
@@ -19,12 +19,6 @@ use weir_insights::{InsightError, ProjectSettings, cache};
 use weir_metadata::accounts::Project;
 use weir_wire::query_node;
 
-/// The kind of a node, and the node without its display settings.
-pub(in crate::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
-    let node = query_node::unwrapped(node);
-    (node.get("kind").and_then(Value::as_str), node)
-}
-
 /// The result of a node. `id` is the id under which the client will fetch a result that is computed later, or cancel
 /// the query.
 pub(super) async fn answer(
@@ -33,9 +27,9 @@ pub(super) async fn answer(
     node: &Value,
     (refresh, id): (Refresh, Option<String>),
 ) -> Result<Answer, Problem> {
-    let (kind, node) = unwrapped(node);
+    let (kind, node) = query_node::kind_of(node);
     let question = Question::parse(kind, node)?;
-    let owner = settings(&asker.project);
+    let owner = ProjectSettings::of(&asker.project);
     let key = question.key(node, &owner, app.engine.now());
     if refresh.takes_kept()
         && let Some(answer) = question.kept(app, &key, &owner)?
@@ -49,8 +43,9 @@ pub(super) async fn answer(
         let later = status::begin(app, asker, (key, node.clone(), question), (id, owner))?;
         return Ok(Answer::Later(later));
     }
-    let computing =
-        Box::pin(async { question.computed(app, (&key, node), &owner).await.map_err(problem) });
+    let computing = Box::pin(async {
+        question.computed(app, (&key, node), &owner).await.map_err(insight_problem)
+    });
     let answer = status::cancellable(app, asker, id, computing).await?;
     Ok(Answer::Node(NodeAnswer { key, answer, owner, is_cached: false }))
 }
@@ -61,34 +56,15 @@ pub(in crate::routes) async fn kept_or_computed(
     project: &Project,
     node: &Value,
 ) -> Result<(Arc<cache::Answer>, bool), Problem> {
-    let (kind, node) = unwrapped(node);
+    let (kind, node) = query_node::kind_of(node);
     let question = Question::parse(kind, node)?;
-    let settings = settings(project);
+    let settings = ProjectSettings::of(project);
     let key = question.key(node, &settings, app.engine.now());
     match question.kept(app, &key, &settings)? {
         Some(answer) => Ok((answer, true)),
         None => {
             let answer = question.computed(app, (&key, node), &settings).await;
-            Ok((answer.map_err(problem)?, false))
+            Ok((answer.map_err(insight_problem)?, false))
         }
-    }
-}
-
-/// The project's settings that a query depends on besides its request.
-pub(in crate::routes) fn settings(project: &Project) -> ProjectSettings {
-    ProjectSettings::of(project)
-}
-
-/// The problem for an invalid node. Nested names are joined as in all errors.
-pub(super) fn invalid(error: &NodeError) -> Problem {
-    let name = format!("query__{}", error.field.replace('.', "__"));
-    refused(name, "invalid_input", error.detail.clone())
-}
-
-/// The problem for a failed query.
-pub(in crate::routes) fn problem(error: InsightError) -> Problem {
-    match error {
-        InsightError::Node(error) => invalid(&error),
-        InsightError::Query(error) => query::problem(error),
     }
 }

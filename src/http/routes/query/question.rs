@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::query::actors::{ActorsQuestion, SOURCES};
-use crate::routes::query::insight::{invalid, problem};
+use crate::routes::query::problems::invalid;
 use crate::routes::query::unknown;
 use weir_app::App;
 use weir_base::clock::UnixMicros;

@@ -16,7 +16,6 @@ use crate::operation::{Context, Operation};
 use crate::response::Problem;
 use crate::revocation::ENDED;
 use crate::routes::query::answer::{Later, status_body};
-use crate::routes::query::insight::settings;
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::client_query_id;
 use weir_app::App;
@@ -128,7 +127,7 @@ impl Operation for Retrieve {
     const SCOPE: &'static str = "query:read";
 
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
-        let (node, owner) = (&cx.app.node, settings(&cx.who.project));
+        let (node, owner) = (&cx.app.node, ProjectSettings::of(&cx.who.project));
         let id = (owner.project, self.id);
         let status = node.jobs.status(&id, node.clock.now()).ok_or_else(unknown)?;
         Ok(Later { id: id.1, status, owner })

@@ -19,7 +19,7 @@ use crate::routes::pages::insights::load::{listed, saved, saved_of};
 use crate::routes::pages::insights::saved::new_board;
 use crate::routes::pages::insights::{Computed, computed};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
-use crate::routes::query;
+use crate::routes::query::problems;
 use crate::routes::query::{answer, insight};
 use crate::routes::store::problem;
 use weir_api::query::Rows;
@@ -129,7 +129,7 @@ pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem>
 /// sent.
 async fn held_of<'c>(held: &'c OnceCell<App>, asking: &Asking) -> Result<&'c App, Problem> {
     let project = asking.asker.project.id;
-    let take = || async { asking.app.holding(project).await.map_err(query::problem) };
+    let take = || async { asking.app.holding(project).await.map_err(problems::problem) };
     held.get_or_try_init(take).await
 }
 
