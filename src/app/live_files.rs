@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::OpenError;
+use crate::tables::table_specs;
 use weir_base::clock::Clock;
-use weir_event::dictionary::{TABLES, Table};
+use weir_event::dictionary;
+use weir_event::dictionary::Table;
 use weir_event::id::ProjectId;
-use weir_event::schema::PARTITION_COLUMN;
 use weir_storage::delta::{DataFile, TableSpec};
 use weir_storage::tables::Tables;
 
 /// The column of the project in all tables.
-const PROJECT: &str = "project_id";
+pub(crate) const PROJECT: &str = "project_id";
 
 /// The files of one table.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ pub struct LiveFile {
 /// The files of all tables that have some.
 #[derive(Clone, Debug, Default)]
 pub struct LiveTables {
-    /// The tables, in the order of the dictionary.
+    /// The tables, that of events first.
     pub tables: Vec<(&'static Table, LiveFiles)>,
 }
 
@@ -53,8 +54,9 @@ impl LiveTables {
     /// A table cannot be opened.
     pub async fn of(tables: &Tables, project: ProjectId, clock: &Clock) -> Result<Self, OpenError> {
         let mut live = Self::default();
-        for table in TABLES.iter().filter(|table| table.has_files) {
-            live.tables.push((table, files_of(table, tables, project, clock).await?));
+        for spec in table_specs() {
+            let Some(table) = dictionary::table(spec.name) else { continue };
+            live.tables.push((table, files_of(spec, tables, project, clock).await?));
         }
         Ok(live)
     }
@@ -66,17 +68,14 @@ impl LiveTables {
 }
 
 async fn files_of(
-    table: &Table,
+    spec: TableSpec,
     tables: &Tables,
     project: ProjectId,
     clock: &Clock,
 ) -> Result<LiveFiles, OpenError> {
-    let (name, schema) = (table.name, table.files_schema());
-    let is_partitioned = table.files_columns().any(|column| column.name == PARTITION_COLUMN);
-    let partition_column = is_partitioned.then_some(PARTITION_COLUMN);
-    let spec = TableSpec { name, schema: Arc::clone(&schema), partition_column };
-    let place = tables.name(name);
-    let files = tables.reading(name).map_err(OpenError::io(Path::new(&place)))?;
+    let schema = Arc::clone(&spec.schema);
+    let place = tables.name(spec.name);
+    let files = tables.reading(spec.name).map_err(OpenError::io(Path::new(&place)))?;
     let Some(table) = files.open_existing(spec, clock.clone()).await? else {
         return Ok(LiveFiles { place, ..LiveFiles::default() });
     };

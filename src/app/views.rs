@@ -7,9 +7,10 @@ use std::fmt::Write;
 use crate::live_files::{LiveFiles, LiveTables};
 use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
-use weir_event::dictionary::{Column, EVENTS, Kind, PERSON_DISTINCT_IDS, PERSONS, Place, Table};
+use weir_event::dictionary::{Column, EVENTS, PERSON_DISTINCT_IDS, PERSONS, Place, Table};
 use weir_event::id::ProjectId;
 use weir_event::schema::PROMOTED;
+use weir_query::dialect::sql_text::literal;
 
 /// Most files that views name; a query would open each of them.
 pub const FILES_MAX: usize = 20_000;
@@ -112,9 +113,9 @@ fn head(project: ProjectId, tables: &LiveTables, now: UnixMicros) -> String {
 /// The rows of a project in a table's files. Columns that no file has yet are NULL.
 fn rows(table: &Table, live: &LiveFiles, project: ProjectId) -> String {
     let columns = columns_of(table, &live.more_columns);
-    let typed = columns.iter().map(|column| {
-        format!("CAST(NULL AS {}) AS {}", duckdb_type(column.kind), quoted(&column.name))
-    });
+    let typed = columns
+        .iter()
+        .map(|column| format!("CAST(NULL AS {}) AS {}", column.kind.sql(), quoted(&column.name)));
     let typed = typed.collect::<Vec<_>>().join(", ");
     let none = format!("SELECT {typed} WHERE false");
     if live.files.is_empty() {
@@ -203,17 +204,6 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn duckdb_type(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Text => "VARCHAR",
-        Kind::Integer => "BIGINT",
-        Kind::Double => "DOUBLE",
-        Kind::Boolean => "BOOLEAN",
-        Kind::Timestamp => "TIMESTAMPTZ",
-        Kind::Date => "DATE",
-    }
-}
-
 /// Adds a view with comments on it and its columns, which are those of SQL, or these with their names.
 fn view(out: &mut String, table: &Table, query: &str, named: &[(Column, String)]) {
     let name = table.name;
@@ -229,10 +219,6 @@ fn view(out: &mut String, table: &Table, query: &str, named: &[(Column, String)]
         let description = description.unwrap_or_else(|| column.description());
         let _ = writeln!(out, "COMMENT ON COLUMN {name}.{own} IS {};", literal(&description));
     }
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub fn network(client: IpAddr) -> IpAddr {
 /// Most addresses or targets whose attempts are stored; a new one replaces the oldest.
 const ATTEMPTS_KEPT_MAX: usize = 10_000;
 
-/// Rate limit per minute on attempts at a secret, for each client address or each target. The same algorithm, with a
+/// Rate limit per minute on attempts at a secret, for each client address or each target. The generic cell rate algorithm, with a
 /// bounded number of keys, since one client may have many addresses.
 #[derive(Debug)]
 pub struct Attempts<K> {

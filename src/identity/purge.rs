@@ -3,8 +3,9 @@
 //!
 //! An older state, such as that of an image, has the rows and lacks the mark: the replay of the log makes it again.
 
-use crate::change_feed::registry::ChangeFeeds;
-use crate::loaded::{Writer, load_gone};
+use fjall::{Keyspace, Slice};
+
+use crate::loaded::load_gone;
 use crate::person_set::Place;
 use crate::store::Identities;
 use crate::tables::Tables;
@@ -27,10 +28,15 @@ impl Identities {
     ///
     /// If the database fails; what was removed stays removed.
     pub fn purge_projects(&self, goes_on: impl Fn() -> bool) -> Result<bool, IdentityError> {
-        let all = load_gone(&*self.tables()?)?;
+        let tables = self.tables()?;
+        let all = load_gone(&tables)?;
         for (project, _) in all.into_iter().filter(|(_, gone)| gone.done_at.is_none()) {
-            while self.purge_part(project)? {
-                if !goes_on() {
+            // First, as each of these requests has a row in another keyspace.
+            let metas = codec::META_OF_PROJECTS
+                .map(|prefix| (&tables.meta, codec::meta_key(prefix, project)));
+            let own = tables.of_projects().map(|keyspace| (keyspace, codec::key(project, &[])));
+            for (keyspace, prefix) in metas.into_iter().chain(own) {
+                if !self.purge_rows(&tables, (keyspace, &prefix), &goes_on)? {
                     return Ok(false);
                 }
             }
@@ -38,43 +44,60 @@ impl Identities {
         Ok(true)
     }
 
-    /// Removes some rows of a deleted project. Returns whether there were any.
-    fn purge_part(&self, project: ProjectId) -> Result<bool, IdentityError> {
-        self.with_writer(|writer, feed| {
-            let tables = self.tables()?;
-            let mut batch = tables.database.batch();
-            let mut left = PURGE_AT_ONCE;
-            // First, as each of these requests has a row in another keyspace.
-            for prefix in codec::META_OF_PROJECTS {
-                for entry in tables.meta.prefix(codec::meta_key(prefix, project)).take(left) {
-                    batch.remove(&tables.meta, entry.key()?);
-                    left -= 1;
+    /// Removes the rows of a keyspace whose keys begin with `prefix`. Each batch goes on behind the last key of the one
+    /// before: from the start, an iterator would pass the marks of all removed rows again. Returns `false` if `goes_on`
+    /// has ended it.
+    fn purge_rows(
+        &self,
+        tables: &Tables,
+        (keyspace, prefix): (&Keyspace, &[u8]),
+        goes_on: &impl Fn() -> bool,
+    ) -> Result<bool, IdentityError> {
+        let mut from = prefix.to_vec();
+        loop {
+            // Without the lock: no record adds such a key any more.
+            let mut keys = Vec::new();
+            for entry in keyspace.range(from.clone()..).take(PURGE_AT_ONCE) {
+                let key = entry.key()?;
+                if !key.starts_with(prefix) {
+                    break;
                 }
+                keys.push(key);
             }
-            let mut persons: Vec<Place> = Vec::new();
-            for keyspace in tables.of_projects() {
-                for entry in keyspace.prefix(codec::key(project, &[])).take(left) {
-                    let key = entry.key()?;
-                    if keyspace.name() == tables.persons.name() {
-                        persons.push(codec::decode_person_key(&key)?);
-                    }
-                    batch.remove(keyspace, key);
-                    left -= 1;
-                }
-            }
-            if left == PURGE_AT_ONCE {
+            let Some(last) = keys.last() else { return Ok(true) };
+            from = [last.as_ref(), &[0]].concat();
+            self.remove(tables, keyspace, keys)?;
+            if !goes_on() {
                 return Ok(false);
             }
-            tables.commit(batch)?;
-            for (_, number) in &persons {
-                writer.caches.forget_row(*number);
-            }
-            // After the commit: nobody asks for these persons, and a copy of all has them for a moment longer.
-            if feed.is_watched() {
-                feed.note(writer.counters.point(), |_| persons.clone());
-            }
-            Ok(true)
-        })
+        }
+    }
+
+    /// Removes rows of deleted projects while no record is applied.
+    fn remove(
+        &self,
+        tables: &Tables,
+        keyspace: &Keyspace,
+        keys: Vec<Slice>,
+    ) -> Result<(), IdentityError> {
+        let mut persons: Vec<Place> = Vec::new();
+        if keyspace.name() == tables.persons.name() {
+            persons =
+                keys.iter().map(|key| codec::decode_person_key(key)).collect::<Result<_, _>>()?;
+        }
+        let mut batch = tables.database.batch();
+        keys.into_iter().for_each(|key| batch.remove(keyspace, key));
+        let writer = self.writer();
+        tables.commit(batch)?;
+        for (_, number) in &persons {
+            writer.caches.forget_row(*number);
+        }
+        // After the commit: nobody asks for these persons, and a copy of all has them for a moment longer.
+        let feed = self.feed();
+        if feed.is_watched() {
+            feed.note(writer.counters.point(), |_| persons.clone());
+        }
+        Ok(())
     }
 
     /// Whether no row of a project is left.
@@ -85,11 +108,5 @@ impl Identities {
                 .of_projects()
                 .into_iter()
                 .all(|keyspace| keyspace.prefix(codec::key(project, &[])).next().is_none())
-    }
-
-    /// Runs `work` while no record is applied.
-    fn with_writer<T>(&self, work: impl FnOnce(&Writer, &ChangeFeeds) -> T) -> T {
-        let writer = self.writer();
-        work(&writer, self.feed())
     }
 }

@@ -351,7 +351,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         self.fixed_columns(fields, &event)?;
         event.address = self.address(cursor, fields)?;
         self.elements(fields)?;
-        if let Some(flag) = fields.inner.flag.filter(|_| event.name == FLAG_CALLED) {
+        if event.name == FLAG_CALLED
+            && self.history.effects() != Effects::Persons
+            && let Some(flag) = fields.inner.flag
+        {
             self.definitions.called(flag, event.timestamp);
         }
         if event.name != "$snapshot"
@@ -385,12 +388,16 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Whether the event is stored with the time and the address that it has, because its sender imports
     /// what happened elsewhere.
     fn is_import(&self, fields: &Fields<'a>) -> bool {
-        self.received.rules >= Rules::ExactImports && self.is_historical(fields)
+        self.is_imported(fields.is_historical)
+    }
+
+    /// The same of an event that itself says so, or does not.
+    fn is_imported(&self, is_marked: bool) -> bool {
+        self.received.rules >= Rules::ExactImports && (is_marked || self.history.is_past())
     }
 
     fn is_historical(&self, fields: &Fields<'a>) -> bool {
-        let is_own = fields.is_historical && self.received.rules >= Rules::ExactImports;
-        self.history.is_past() || is_own
+        self.history.is_past() || self.is_import(fields)
     }
 
     /// Stores `$elements` as a chain, unless the event has a chain.

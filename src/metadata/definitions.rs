@@ -153,6 +153,17 @@ impl Sightings {
         self.len() == 0
     }
 
+    /// The projects of all that was seen, each as often as it was.
+    fn projects(&self) -> impl Iterator<Item = ProjectId> {
+        let (events, properties) = (self.events.iter(), self.properties.iter());
+        let (pairs, flags) = (self.pairs.iter(), self.flags.iter());
+        events
+            .map(|seen| seen.project)
+            .chain(properties.map(|seen| seen.project))
+            .chain(pairs.map(|seen| seen.project))
+            .chain(flags.map(|seen| seen.project))
+    }
+
     /// The same without what is of some projects.
     fn without(&self, is_left_out: impl Fn(ProjectId) -> bool) -> Self {
         let mut left = self.clone();
@@ -185,10 +196,11 @@ impl Metadata {
         let mut write = self.begin().await?;
         let mut quota = Room::default();
         let left;
-        let seen = match write.base.deleted_projects().is_empty() {
-            true => seen,
-            false => {
-                left = seen.without(|project| write.base.is_deleted(project));
+        let is_deleted = |project| write.base.is_deleted(project);
+        let seen = match seen.projects().any(is_deleted) {
+            false => seen,
+            true => {
+                left = seen.without(is_deleted);
                 &left
             }
         };

@@ -130,7 +130,7 @@ async fn prepare(mut connection: PgConnection, place: &str) -> Result<(), Metada
     let has_schema = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'weir')";
     let has_schema: bool =
         sqlx::query_scalar(has_schema).fetch_one(&mut connection).await.map_err(failed)?;
-    // ActivityFilter before, because it takes the right to create schemas even where there is one.
+    // Asked before, because it takes the right to create schemas even where there is one.
     if !has_schema {
         let create = sqlx::query("CREATE SCHEMA IF NOT EXISTS weir");
         create.execute(&mut connection).await.map_err(failed)?;

@@ -403,11 +403,7 @@ pub async fn read_columns_if(
     column: &str,
     texts: &[&str],
 ) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
-    let mut builder = open(store, file).await?;
-    let mut found = builder.parquet_schema().columns().iter();
-    let position = found.position(|found| found.name() == column);
-    let missing = || ParquetError::General(format!("{} has no column {column}", file.path));
-    let position = position.ok_or_else(missing)?;
+    let (mut builder, position) = open_at(store, file, column).await?;
     let mut chosen = Vec::new();
     for group in 0..builder.metadata().num_row_groups() {
         let bloom = builder.get_row_group_column_bloom_filter(group, position).await?;
@@ -433,11 +429,7 @@ pub async fn read_columns_within(
     column: &str,
     is_sought: impl Fn(RangeInclusive<i64>) -> bool,
 ) -> Result<ParquetRecordBatchStream<ParquetObjectReader>, ParquetError> {
-    let builder = open(store, file).await?;
-    let mut found = builder.parquet_schema().columns().iter();
-    let position = found.position(|found| found.name() == column);
-    let missing = || ParquetError::General(format!("{} has no column {column}", file.path));
-    let position = position.ok_or_else(missing)?;
+    let (builder, position) = open_at(store, file, column).await?;
     let may_have = |group: &RowGroupMetaData| {
         let statistics = group.columns().get(position).and_then(|column| column.statistics());
         let bounds = match statistics {
@@ -450,6 +442,20 @@ pub async fn read_columns_within(
     let chosen = groups.filter(|(_, group)| may_have(group)).map(|(index, _)| index).collect();
     let columns = ProjectionMask::columns(builder.parquet_schema(), names.iter().copied());
     builder.with_projection(columns).with_row_groups(chosen).build()
+}
+
+/// Opens a file, and finds a column.
+#[expect(deprecated, reason = "see the import")]
+async fn open_at(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    column: &str,
+) -> Result<(ParquetRecordBatchStreamBuilder<ParquetObjectReader>, usize), ParquetError> {
+    let builder = open(store, file).await?;
+    let mut found = builder.parquet_schema().columns().iter();
+    let missing = || ParquetError::General(format!("{} has no column {column}", file.path));
+    let position = found.position(|found| found.name() == column).ok_or_else(missing)?;
+    Ok((builder, position))
 }
 
 /// Opens a file, some of whose columns are to be read with other types than usual, such as texts as dictionaries. The

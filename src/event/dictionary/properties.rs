@@ -52,7 +52,7 @@ const KNOWN: [Property; 58] = [
     ("$exception_message", "message of an exception", None, "x is undefined"),
     ("$geoip_city_name", "city of the address", None, "Vienna"),
     ("$geoip_country_name", "country of the address", None, "Austria"),
-    ("$geoip_country_code", "country of the address", Some("ISO 3166-1 alpha-2"), "AT"),
+    ("$geoip_country_code", "country of the address", Some("ISO 3166-1, two letters"), "AT"),
     ("$geoip_continent_code", "continent of the address", Some("two letters"), "EU"),
     ("$geoip_subdivision_1_name", "largest subdivision of the country, such as a state", None, "Vienna"),
     ("$geoip_time_zone", "time zone of the address", Some("IANA name"), "Europe/Vienna"),

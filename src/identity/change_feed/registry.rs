@@ -52,7 +52,7 @@ impl ChangeFeeds {
     }
 
     /// Records whom the batch leading to `point` changes, of each kind of change. The writer calls it before the
-    /// commit.
+    /// commit; a purge of deleted projects, which leads to no other point, after it.
     pub(crate) fn note(&self, point: Point, changed: impl Fn(Watched) -> Vec<Place>) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();

@@ -5,7 +5,6 @@ use uuid::Uuid;
 use crate::capture::Fields;
 use crate::normalize::batch::Batch;
 use crate::prepare::error::PrepareError;
-use crate::request::Rules;
 use crate::tape::Value;
 use weir_base::clock::UnixMicros;
 use weir_event::schema::column;
@@ -19,14 +18,12 @@ impl<'a> Batch<'a, '_> {
         fields: &Fields<'a>,
         timestamp: UnixMicros,
     ) -> Result<(Uuid, bool), PrepareError> {
-        let text = match fields.uuid {
-            Some(Value::String(text)) => Some(text.trim()).filter(|text| !text.is_empty()),
-            // What a list of events returns has its uuid as `id`. Other ids are the sender's own.
-            None | Some(Value::Null) if self.received.rules >= Rules::ExactImports => {
-                let id = fields
-                    .id
-                    .and_then(|id| if let Value::String(id) = id { Some(id) } else { None });
-                id.map(str::trim).filter(|id| Uuid::try_parse(id).is_ok())
+        let text = match (fields.uuid, fields.id) {
+            (Some(Value::String(text)), _) => Some(text.trim()).filter(|text| !text.is_empty()),
+            // What a list of events returns has its uuid as `id`. In other events, it is an id of the sender's own, which
+            // different events may have.
+            (None | Some(Value::Null), Some(Value::String(id))) if self.is_import(fields) => {
+                Some(id.trim()).filter(|id| Uuid::try_parse(id).is_ok())
             }
             _ => None,
         };

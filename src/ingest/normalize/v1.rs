@@ -173,7 +173,7 @@ impl<'a> Batch<'a, '_> {
         options: &Options<'_>,
     ) -> (UnixMicros, Option<Kind>) {
         let is_exact = options.disable_skew_correction == Some(true);
-        if is_exact || self.is_import(&Fields::default()) {
+        if is_exact || self.is_imported(false) {
             return moment::imported(timestamp);
         }
         let timestamp = Claimed::At(timestamp);

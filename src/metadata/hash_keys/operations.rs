@@ -1,6 +1,7 @@
 //! Operations on hash keys.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
@@ -73,7 +74,10 @@ impl Metadata {
 
 async fn insert(write: &mut Write, batch: &Waiting) -> Result<(), MetadataError> {
     let now = write.shared.clock.now();
-    for row in batch.iter().flat_map(|(rows, _)| rows) {
+    let base = Arc::clone(&write.base);
+    // One transaction has rows of many requests: those of a project that was deleted meanwhile must not fail the others.
+    let rows = batch.iter().flat_map(|(rows, _)| rows);
+    for row in rows.filter(|row| !base.is_deleted(row.project)) {
         sql::query(
             "INSERT INTO hash_keys (project_id, distinct_id, flag_key, hash_key, created_at)
              VALUES ($1, $2, $3, $4, $5)

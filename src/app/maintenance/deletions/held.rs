@@ -1,10 +1,13 @@
 //! Which rows a file has that are deleted or too old: none, some, or no others.
 
+use std::ops::RangeInclusive;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 
+use crate::live_files::PROJECT;
 use crate::maintenance::files::Files;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -52,15 +55,14 @@ impl Files {
         let aged = aged.map(|(project, _)| project.0);
         let sought: Vec<i64> =
             deletions.deleted_projects().map(|project| project.0).chain(aged).collect();
-        let is_sought = |(min, max): (i64, i64)| sought.iter().any(|id| (min..=max).contains(id));
-        if !is_sought(projects_of(file).unwrap_or((i64::MIN, i64::MAX))) {
+        if !sought.iter().any(|id| file.stats.may_have(PROJECT, *id)) {
             return Ok(false);
         }
         let schema = &self.store.table().spec().schema;
         let names = [column::PROJECT_ID, column::TIMESTAMP];
         let [project, timestamp] = names.map(|at| schema.field(at).name().as_str());
         let (objects, unreadable) = (self.store.table().store(), Unreadable::because(file));
-        let within = |bounds: std::ops::RangeInclusive<i64>| is_sought(bounds.into_inner());
+        let within = |bounds: RangeInclusive<i64>| sought.iter().any(|id| bounds.contains(id));
         let columns = [project, timestamp];
         let read = parquet::read_columns_within(objects, file, &columns, project, within);
         let mut batches = read.await.map_err(&unreadable)?;
@@ -140,15 +142,12 @@ fn is_all_deleted(file: &DataFile, deletions: &Deletions) -> bool {
 
 /// Whether a file may contain rows of a project with deletions of persons' events, by its statistics.
 fn may_concern(file: &DataFile, deletions: &Deletions) -> bool {
-    let bounds = projects_of(file);
-    bounds.is_none_or(|(min, max)| {
-        deletions.projects().any(|project| (min..=max).contains(&project.0))
-    })
+    deletions.projects().any(|project| file.stats.may_have(PROJECT, project.0))
 }
 
 /// The bounds of the projects of a file.
 fn projects_of(file: &DataFile) -> Option<(i64, i64)> {
-    let stats = file.stats.columns.get("project_id")?;
+    let stats = file.stats.columns.get(PROJECT)?;
     match (&stats.min, &stats.max) {
         (Some(Value::Int(min)), Some(Value::Int(max))) => Some((*min, *max)),
         _ => None,

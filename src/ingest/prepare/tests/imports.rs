@@ -125,18 +125,23 @@ fn ids_and_chains_of_lists_are_those_of_the_event() {
             "top",
         ),
     ] {
-        let prepared = one(&format!(r#""event":"e","distinct_id":"u",{members}"#));
+        let imported =
+            one(&format!(r#""event":"e","distinct_id":"u","historical_migration":true,{members}"#));
         match id {
-            Some(id) => assert_eq!(text(&prepared, 0, "uuid"), id, "{members}"),
-            None => assert_ne!(text(&prepared, 0, "uuid"), ID, "{members}"),
+            Some(id) => assert_eq!(text(&imported, 0, "uuid"), id, "{members}"),
+            None => assert_ne!(text(&imported, 0, "uuid"), ID, "{members}"),
         }
+        // What is no import may have an id of its sender's own, the same for different events.
+        let prepared = one(&format!(r#""event":"e","distinct_id":"u",{members}"#));
+        let has_uuid = members.contains("\"uuid\":\"0");
+        assert_eq!(text(&prepared, 0, "uuid") == ID, has_uuid, "{members}");
         let expected = if chain.is_empty() { Json::Null } else { json!(chain) };
         assert_eq!(cell(&prepared, 0, "elements_chain"), expected, "{members}");
         let body = format!(
             r#"{{"api_key":"phc_a","batch":[{{"event":"e","distinct_id":"u",{members}}}]}}"#
         );
         let before = prepare_with(body, &Received { rules: Rules::First, ..received() }).unwrap();
-        if !members.contains("\"uuid\":\"0") {
+        if !has_uuid {
             assert_ne!(text(&before, 0, "uuid"), ID, "a record of then: {members}");
         }
         assert_ne!(cell(&before, 0, "elements_chain"), "top", "{members}");
