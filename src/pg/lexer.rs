@@ -147,7 +147,8 @@ fn quoted(rest: &str, quote: char, has_escapes: bool) -> usize {
     rest.len()
 }
 
-/// Length of a text between dollar signs, such as `$a$text$a$`, if there is one.
+/// Length of a text between dollar signs, such as `$a$text$a$`, if there is one. Without an end it reaches to the end, like
+/// all others: each is looked for once.
 fn dollars(rest: &str) -> Option<usize> {
     let inner = rest.strip_prefix('$')?;
     let end = inner.find('$')?;
@@ -157,7 +158,7 @@ fn dollars(rest: &str) -> Option<usize> {
         return None;
     }
     let text = rest.get(tag.len()..)?;
-    text.find(tag)?.checked_add(2 * tag.len())
+    Some(text.find(tag).map_or(rest.len(), |length| length.saturating_add(2 * tag.len())))
 }
 
 /// The statements of a text, which semicolons separate.
@@ -194,6 +195,7 @@ mod tests {
             ("SELECT $1; SELECT $2", &["SELECT $1", " SELECT $2"]),
             ("SELECT properties.$a; SELECT b.$c", &["SELECT properties.$a", " SELECT b.$c"]),
             ("SELECT 'open; x", &["SELECT 'open; x"]),
+            ("SELECT $t$open; $u$ x", &["SELECT $t$open; $u$ x"]),
             ("/* open; x", &[]),
             ("é; ü", &["é", " ü"]),
         ] {

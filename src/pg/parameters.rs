@@ -8,6 +8,8 @@ use crate::error::Failure;
 use crate::types::declared;
 use crate::wire::frontend::Format;
 use crate::{numeric, times};
+use weir_query::dialect::list_text;
+use weir_query::dialect::list_text::NoList;
 use weir_query::dialect::parameters::{PARAMETERS_MAX, Parameter};
 
 /// Type ids of which the binary form is not that of a text.
@@ -141,48 +143,14 @@ fn list(items: Vec<Parameter>, item: &DataType) -> Result<Parameter, Failure> {
 
 /// The items of a list such as `{1,"a b",NULL}`.
 fn items(value: &str) -> Result<Vec<Option<String>>, Failure> {
-    let malformed = || invalid(value, "array");
-    let inner = value.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let mut letters = inner.ok_or_else(malformed)?.chars().peekable();
-    let mut found = Vec::new();
-    if letters.peek().is_none() {
-        return Ok(found);
-    }
-    loop {
-        let (mut item, mut is_quoted, mut is_open) = (String::new(), false, false);
-        let ended = loop {
-            match letters.next() {
-                None if is_open => return Err(malformed()),
-                None => break true,
-                Some('\\') => item.push(letters.next().ok_or_else(malformed)?),
-                // White space in front of quotes is none of the value.
-                Some('"') if !is_quoted && item.trim().is_empty() => {
-                    item.clear();
-                    (is_open, is_quoted) = (true, true);
-                }
-                Some('"') if is_open => is_open = false,
-                Some(own) if is_quoted && !is_open && own.is_whitespace() => {}
-                Some(',') if !is_open => break false,
-                Some('{' | '}') if !is_open => {
-                    return Err(Failure::unsupported(
-                        "lists of lists are not possible as parameters",
-                    ));
-                }
-                Some(own) if is_open || !is_quoted => item.push(own),
-                Some(_) => return Err(malformed()),
-            }
-        };
-        let plain = item.trim();
-        found.push(match is_quoted {
-            true => Some(item),
-            false if plain.eq_ignore_ascii_case("null") => None,
-            false if plain.is_empty() => return Err(malformed()),
-            false => Some(plain.to_owned()),
-        });
-        if ended {
-            return Ok(found);
-        }
-    }
+    list_text::items(value).map_err(|why| match why {
+        NoList::Malformed => invalid(value, "array"),
+        NoList::Nested => nested(),
+    })
+}
+
+fn nested() -> Failure {
+    Failure::unsupported("lists of lists are not possible as parameters")
 }
 
 fn binary(value: &[u8], oid: u32, data_type: Option<&DataType>) -> Result<Parameter, Failure> {
@@ -287,9 +255,13 @@ fn binary_list(value: &[u8], item: &DataType) -> Result<Parameter, Failure> {
             number()?;
             usize::try_from(count).map_err(|_| wrong())?
         }
-        _ => return Err(Failure::unsupported("lists of lists are not possible as parameters")),
+        _ => return Err(nested()),
     };
     let known = Known { oid: u32::try_from(oid).unwrap_or(0), inferred: None };
+    // An item that says it is a list would be read by this function again, as deep as the client likes.
+    if known.data_type().is_some_and(|own| own.is_list()) {
+        return Err(nested());
+    }
     let mut items = Vec::new();
     for _ in 0..count.min(PARAMETERS_MAX.saturating_add(1)) {
         let (length, behind) = rest.split_at_checked(4).ok_or_else(wrong)?;

@@ -9,8 +9,10 @@ use crate::types::Kind;
 use crate::values::Cells;
 use crate::wire::backend::{Output, Told};
 use crate::wire::frontend::Formats;
+use weir_query::kernel::error::QueryError;
 use weir_query::kernel::prepared::ResultColumn;
 use weir_query::kernel::run::Answer;
+use weir_query::output::format::SEVERAL_TYPES;
 
 /// Rows that are converted at once.
 const PIECE_ROWS: usize = 1024;
@@ -28,8 +30,16 @@ pub(crate) struct Column {
 pub(crate) type Columns = Arc<[Column]>;
 
 /// The columns of a plan as PostgreSQL has them.
-pub(crate) fn columns(own: &[ResultColumn]) -> Columns {
-    own.iter().map(|own| Column { name: own.name.clone(), kind: Kind::of(own) }).collect()
+///
+/// # Errors
+///
+/// A value may have several types.
+pub(crate) fn columns(own: &[ResultColumn]) -> Result<Columns, QueryError> {
+    if let Some(column) = own.iter().find(|own| own.has_several_types()) {
+        let why = format!("the column {} is {SEVERAL_TYPES}", column.name);
+        return Err(QueryError::Invalid(why));
+    }
+    Ok(own.iter().map(|own| Column { name: own.name.clone(), kind: Kind::of(own) }).collect())
 }
 
 /// Sends the columns of a result.

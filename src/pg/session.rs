@@ -294,13 +294,12 @@ impl Talk {
             let planning = async move {
                 let plan = match facts {
                     Some(facts) => {
-                        let database = facts.database.clone();
                         let view = catalog::with_catalog(view, facts)?;
-                        view.catalog(&sql, &values, (&database, &catalog::has_no_rows)).await?
+                        view.catalog(&sql, &values, &catalog::has_no_rows).await?
                     }
                     None => view.bound(&sql, &values).await?,
                 };
-                let columns = columns(&query::columns(&plan));
+                let columns = columns(&query::columns(&plan))?;
                 Ok((plan, columns))
             };
             engine.planned(planning).await

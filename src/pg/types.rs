@@ -157,7 +157,8 @@ impl Kind {
         if column.is_json { Self::Json } else { Self::of_type(&column.data_type) }
     }
 
-    /// The type that an Arrow type is shown as. Structures, lists of lists and values of several types are JSON.
+    /// The type that an Arrow type is shown as. Structures and lists of lists are JSON; values of several types have no
+    /// form, and are refused before ([`ResultColumn::has_several_types`]).
     pub(crate) fn of_type(data_type: &DataType) -> Self {
         match data_type {
             DataType::Boolean => Self::Bool,

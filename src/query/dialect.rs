@@ -15,6 +15,7 @@ pub mod expression;
 pub(super) mod filtered;
 pub(super) mod hogql;
 pub(super) mod item_names;
+pub mod list_text;
 pub(super) mod offsets;
 pub mod paging;
 pub mod parameters;

@@ -3,6 +3,8 @@
 use datafusion::catalog::TableProvider;
 
 use crate::types::Kind;
+use weir_event::dictionary;
+use weir_query::kernel::prepared;
 use weir_query::kernel::prepared::ResultColumn;
 use weir_query::kernel::view::View;
 
@@ -23,9 +25,6 @@ const KEYS: [(&str, &[&str]); 8] = [
     ("persons", &["id"]),
     ("property_definitions", &["id"]),
 ];
-
-/// What a field of a schema is described by, if it is.
-const DESCRIPTION: &str = "description";
 
 /// A table.
 #[derive(Debug)]
@@ -74,20 +73,20 @@ pub(crate) fn relations(view: &View) -> Vec<Relation> {
 }
 
 fn relation(at: i64, name: &str, table: &dyn TableProvider) -> Relation {
-    let schema = table.schema();
+    let (schema, described) = (table.schema(), dictionary::table(name));
     let columns: Vec<Column> = schema
         .fields()
         .iter()
         .map(|field| {
-            // As results have it: `properties` is JSON.
-            let is_json = field.name() == "properties" && field.data_type().is_string();
+            // As results have it.
+            let is_json = prepared::is_json(field.name(), field.data_type());
             let own =
                 ResultColumn { name: String::new(), data_type: field.data_type().clone(), is_json };
             Column {
                 name: field.name().clone(),
                 kind: Kind::of(&own),
                 is_nullable: field.is_nullable(),
-                about: field.metadata().get(DESCRIPTION).cloned(),
+                about: described.and_then(|own| own.sql_description(field.name())),
             }
         })
         .collect();
@@ -100,7 +99,7 @@ fn relation(at: i64, name: &str, table: &dyn TableProvider) -> Relation {
     Relation {
         oid: FIRST_OID.saturating_add(at),
         name: name.to_owned(),
-        about: schema.metadata().get(DESCRIPTION).cloned(),
+        about: described.map(|own| own.meaning.to_owned()),
         columns,
         key: key.map(|key| (FIRST_KEY_OID.saturating_add(at), key)),
     }

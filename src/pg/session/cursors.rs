@@ -89,13 +89,13 @@ impl Talk {
         if portal.is_complete {
             return Ok(None);
         }
+        // Unless its rows are put back, it has no more: a cursor that failed does not begin again.
+        portal.is_complete = true;
         if let Some(rows) = portal.rows.take() {
             return Ok(Some(rows));
         }
         let (statement, values) = (portal.statement.clone(), portal.values.clone());
         let (told, plan) = (portal.columns.clone(), portal.plan.take());
-        // Unless its rows are put back, it has no more.
-        portal.is_complete = true;
         let Some(Statement::Query(sql)) = statement else { return Ok(None) };
         let (plan, columns) = match plan {
             Some(planned) => planned,

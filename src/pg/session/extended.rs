@@ -91,11 +91,8 @@ impl Talk {
             view.name_database(&database);
             let describing = async move {
                 let Some(facts) = facts else { return view.described(&text, &types).await };
-                let database = facts.database.clone();
                 let view = catalog::with_catalog(view, facts)?;
-                let names: (&str, &(dyn Fn(&str) -> bool + Send + Sync)) =
-                    (&database, &catalog::has_no_rows);
-                view.catalog_described(&text, &types, names).await
+                view.catalog_described(&text, &types, &catalog::has_no_rows).await
             };
             engine.planned(describing).await
         });
@@ -103,7 +100,7 @@ impl Talk {
         let oids = oids.into_iter().chain(std::iter::repeat(0));
         let parameters = found.parameters.into_iter().zip(oids);
         let parameters = parameters.map(|(inferred, oid)| Known { oid, inferred }).collect();
-        let described = Described { parameters, columns: columns(&found.columns) };
+        let described = Described { parameters, columns: columns(&found.columns)? };
         self.statement(name)?.described = Some(described.clone());
         Ok(described)
     }
@@ -136,6 +133,8 @@ impl Talk {
                 self.check()?;
                 let planned = self.plan(&sql, &values).await?;
                 let columns = Columns::clone(&planned.1);
+                // A plan holds the tables as of now, and has no bounded size: one is kept, of the portal that is described last.
+                self.portals.values_mut().for_each(|own| own.plan = None);
                 let portal = self.portal(name)?;
                 portal.columns = Some(Columns::clone(&columns));
                 portal.plan = Some(planned);
@@ -171,7 +170,7 @@ impl Talk {
         let Bind { portal, statement: name, formats, values, results } = bind;
         let prepared = self.statement(&name)?;
         let statement = prepared.statement.clone();
-        let oids = prepared.oids.clone();
+        let (oids, prepared_bytes) = (prepared.oids.clone(), prepared.bytes);
         let is_open = values.len() > oids.len() || oids.contains(&0);
         let was_described = prepared.described.is_some();
         let known = match !values.is_empty() && is_open || was_described {
@@ -190,7 +189,8 @@ impl Talk {
             }
             false => oids.into_iter().map(|oid| Known { oid, inferred: None }).collect(),
         };
-        let bytes = values.iter().flatten().map(|value| value.len()).fold(0, usize::saturating_add);
+        let bytes = values.iter().flatten().map(|value| value.len());
+        let bytes = bytes.fold(prepared_bytes, usize::saturating_add);
         let values = values.iter().zip(&known).enumerate();
         let values = values
             .map(|(at, (value, known))| parameters::read(value.as_deref(), formats.of(at), known));

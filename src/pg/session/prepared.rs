@@ -15,7 +15,7 @@ use weir_query::dialect::parameters::Parameter;
 const STATEMENTS_MAX: usize = 1000;
 const STATEMENTS_MAX_BYTES: usize = 4 << 20;
 
-/// Most portals of a session, and of the values in them in bytes.
+/// Most portals of a session, and of their texts and values in bytes.
 const PORTALS_MAX: usize = 100;
 const PORTALS_MAX_BYTES: usize = 4 << 20;
 
@@ -46,13 +46,13 @@ pub(super) struct Portal {
     /// What it asks for; a cursor is a query.
     pub(super) statement: Option<Statement>,
     pub(super) values: Vec<Parameter>,
-    /// Bytes of the values.
+    /// Bytes of its text and its values.
     pub(super) bytes: usize,
     /// Formats of its columns.
     pub(super) formats: Formats,
     /// The columns that the client was told.
     pub(super) columns: Option<Columns>,
-    /// The plan, until it runs.
+    /// The plan, until it runs, if this portal was described last.
     pub(super) plan: Option<(DataFrame, Columns)>,
     /// The rows, once it runs.
     pub(super) rows: Option<Rows>,
@@ -112,7 +112,7 @@ impl Talk {
             self.portals.values().map(|own| own.bytes).fold(portal.bytes, usize::saturating_add);
         if self.portals.len() >= PORTALS_MAX || bytes > PORTALS_MAX_BYTES {
             let why = format!(
-                "a session has at most {PORTALS_MAX} portals and cursors, and {PORTALS_MAX_BYTES} bytes of values for them"
+                "a session has at most {PORTALS_MAX} portals and cursors, and {PORTALS_MAX_BYTES} bytes of texts and values for them"
             );
             return Err(Failure::too_much(why).with_hint("CLOSE ALL"));
         }

@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, Severity};
 use crate::types::Kind;
-use crate::wire::frontend::{CancelKey, Format};
+use crate::wire::frontend::{CancelKey, Format, PROTOCOL};
 
 /// State of the transaction, as clients are told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Output {
     /// The newest minor version of the protocol, and options that are unknown.
     pub(crate) fn negotiate(&mut self, options: &[&str]) {
         self.message(b'v', |body| {
-            body.extend(0_i32.to_be_bytes());
+            body.extend(PROTOCOL.to_be_bytes());
             body.extend(i32::try_from(options.len()).unwrap_or(i32::MAX).to_be_bytes());
             options.iter().for_each(|own| text(body, own));
         });
@@ -235,6 +235,8 @@ mod tests {
         for (found, expected) in [
             (made(&|out| out.authentication_ok()), &b"R\0\0\0\x08\0\0\0\0"[..]),
             (made(&|out| out.password_request()), b"R\0\0\0\x08\0\0\0\x03"),
+            // The version is 3.0, as the chapter "Message Flow" has it.
+            (made(&|out| out.negotiate(&["_pq_.a"])), b"v\0\0\0\x13\0\x03\0\0\0\0\0\x01_pq_.a\0"),
             (made(&|out| out.parameter("a", "b\0c")), b"S\0\0\0\x09a\0bc\0"),
             (made(&|out| out.ready(Transaction::Failed)), b"Z\0\0\0\x05E"),
             (made(&|out| out.complete("SELECT 1")), b"C\0\0\0\x0dSELECT 1\0"),

@@ -12,6 +12,9 @@ const CANCEL: i32 = 80_877_102;
 /// The major version of the protocol.
 const VERSION: i32 = 3;
 
+/// The newest version of the protocol that is spoken: 3.0.
+pub(crate) const PROTOCOL: i32 = VERSION << 16;
+
 /// A message that is not as the protocol says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of the client is malformed")]

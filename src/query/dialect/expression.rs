@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, Function, Ident};
+use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, Function, Ident};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -15,6 +15,7 @@ use crate::dialect::composed::Composed;
 use crate::dialect::hogql::Hogql;
 use crate::dialect::offsets::Offsets;
 use crate::dialect::sql_text::identifier;
+use crate::dialect::statements::cast;
 use crate::dialect::walk::{each_expression, has_relation};
 use crate::dialect::{clickhouse, dashed_names};
 use crate::functions::calendar::Calendar;
@@ -82,13 +83,7 @@ impl Expression {
 
     /// The expression cast to a type.
     fn taken(&self, taken: Taken) -> Self {
-        let tree = Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(Expr::clone(&self.tree)),
-            data_type: taken.data_type(),
-            array: false,
-            format: None,
-        };
+        let tree = cast(Expr::clone(&self.tree), taken.data_type());
         Self { tree: Arc::new(tree), ..self.clone() }
     }
 

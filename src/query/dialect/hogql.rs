@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::clickhouse::call;
 use crate::dialect::cohort_names::By;
+use crate::dialect::statements::only;
 use crate::dialect::{array_join, cohort_names, dashed_names, with_constants};
 use crate::functions;
 
@@ -37,17 +38,12 @@ pub(crate) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> 
     let tokens = Tokenizer::new(&Hogql, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::from(ParserError::from(error)))?;
     dashed_names::check(&tokens)?;
-    let mut statements = DFParserBuilder::new(array_join::written(with_constants::written(tokens)))
+    let statements = DFParserBuilder::new(array_join::written(with_constants::written(tokens)))
         .with_dialect(&Hogql)
         .with_recursion_limit(recursion_limit)
         .build()?
         .parse_statements()?;
-    if statements.len() > 1 {
-        let why = "a query is one statement; there are more";
-        return Err(DataFusionError::Plan(why.to_owned()));
-    }
-    let none = || DataFusionError::Plan("there is no statement in the query".to_owned());
-    statements.pop_front().ok_or_else(none)
+    only(statements)
 }
 
 /// See the head of this file.

@@ -8,10 +8,11 @@ use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, CastKind, DataType as SqlType, ExactNumberInfo, Expr, LimitClause,
-    Query, TimezoneInfo, UnaryOperator, Value, Visitor, VisitorMut,
+    Array, ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, Expr, LimitClause, Query,
+    TimezoneInfo, UnaryOperator, Value, Visitor, VisitorMut,
 };
 
+use crate::dialect::statements;
 use crate::dialect::statements::{query_in, rewrite};
 use crate::dialect::walk::walk;
 
@@ -222,13 +223,7 @@ fn literal(value: &Parameter) -> Expr {
 
 fn cast(expression: Expr, data_type: &DataType) -> Expr {
     match sql_type(data_type) {
-        Some(data_type) => Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(expression),
-            data_type,
-            array: false,
-            format: None,
-        },
+        Some(data_type) => statements::cast(expression, data_type),
         None => expression,
     }
 }

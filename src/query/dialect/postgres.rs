@@ -19,16 +19,20 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, TableAliasColumnDef, TableFactor,
-    Value, VisitorMut,
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName,
+    ObjectNamePart, Query, SelectItem, SetExpr, TableAliasColumnDef, TableFactor, Value,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
-use crate::dialect::postgres::literals::{constant, escape_of, listed_text, literal, unescaped};
+use crate::dialect::clickhouse::call;
+use crate::dialect::postgres::literals::{constant, escape_of, literal, unescaped};
 use crate::dialect::postgres::pruned::{Pruned, is_pruned, reads_nothing};
-use crate::dialect::statements::{rewrite as rewrite_with, take};
+use crate::dialect::statements::{only, rewrite as rewrite_with, take};
+use crate::dialect::{list_text, statements};
+use crate::guard::complexity;
+use crate::kernel::error::QueryError;
 
 /// The schema of the catalog.
 pub const CATALOG: &str = "pg_catalog";
@@ -61,38 +65,35 @@ const AGGREGATES: [&str; 11] = [
 ///
 /// # Errors
 ///
-/// It is none, or more than one.
-pub(crate) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> {
-    let mut statements = DFParserBuilder::new(sql)
+/// It is none, more than one, or too long to be planned.
+pub(crate) fn statement(
+    sql: &str,
+    recursion_limit: usize,
+) -> std::result::Result<Statement, QueryError> {
+    complexity::check_in(&PostgreSqlDialect {}, sql)?;
+    let statements = DFParserBuilder::new(sql)
         .with_dialect(&PostgreSqlDialect {})
         .with_recursion_limit(recursion_limit)
         .build()?
         .parse_statements()?;
-    if statements.len() > 1 {
-        return Err(DataFusionError::Plan("a query is one statement; there are more".to_owned()));
-    }
-    let none = || DataFusionError::Plan("there is no statement in the query".to_owned());
-    statements.pop_front().ok_or_else(none)
+    Ok(only(statements)?)
 }
 
-/// Rewrites a statement. `is_empty` says whether a table of the catalog never has rows, and `database` is the name of the
-/// database, with which tables may be qualified.
+/// Rewrites a statement. `is_empty` says whether a table of the catalog never has rows.
 ///
 /// # Errors
 ///
 /// A part has no form here.
 pub(crate) fn rewrite(
     statement: &mut Statement,
-    database: &str,
     is_empty: &(dyn Fn(&str) -> bool + Send + Sync),
 ) -> Result<()> {
     rewrite_with(statement, &mut Pruned { is_empty })?;
-    rewrite_with(statement, &mut Rewrites { database, is_empty })?;
+    rewrite_with(statement, &mut Rewrites { is_empty })?;
     rewrite_with(statement, &mut Subqueries { is_empty })
 }
 
 struct Rewrites<'r> {
-    database: &'r str,
     is_empty: &'r (dyn Fn(&str) -> bool + Send + Sync),
 }
 
@@ -128,12 +129,6 @@ impl VisitorMut for Rewrites<'_> {
             alias.columns.push(TableAliasColumnDef { name, data_type: None });
         }
         if let TableFactor::Table { name, args, .. } = table {
-            let is_of_database = |part: &ObjectNamePart| {
-                part.as_ident().is_some_and(|own| own.value == self.database)
-            };
-            if name.0.len() == 3 && name.0.first().is_some_and(is_of_database) {
-                name.0.remove(0);
-            }
             if name.0.len() == 1 && last(name).starts_with("pg_") {
                 name.0.insert(0, ObjectNamePart::Identifier(Ident::new(CATALOG)));
             }
@@ -179,8 +174,8 @@ impl VisitorMut for Rewrites<'_> {
                 }
             }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
-                if let Some(items) = literal(right).and_then(listed_text) {
-                    **right = array(&items);
+                if let Some(items) = literal(right).and_then(|own| list_text::items(own).ok()) {
+                    **right = array(items);
                 }
             }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
@@ -287,24 +282,6 @@ fn first_argument(function: &Function) -> Expr {
     }
 }
 
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let argument = |own| FunctionArg::Unnamed(FunctionArgExpr::Expr(own));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments.into_iter().map(argument).collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
 fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
 }
@@ -340,8 +317,8 @@ fn cast(expression: &mut Expr) {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) = data_type {
         let own = plain_type(item).unwrap_or_else(|| (**item).clone());
         *data_type = DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(own), *size));
-        if let Some(items) = literal(expr).and_then(listed_text) {
-            **expr = array(&items);
+        if let Some(items) = literal(expr).and_then(|own| list_text::items(own).ok()) {
+            **expr = array(items);
         }
         return;
     }
@@ -394,22 +371,18 @@ fn listed(query: &Query, is_empty: &dyn Fn(&str) -> bool) -> Expr {
         !is_of_items && !reads_nothing(&query, is_empty) && wrap(&mut query, "array_agg");
     match is_wrapped {
         true => Expr::Subquery(Box::new(query)),
-        false => Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(Expr::Value(Value::Null.into())),
-            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(
-                Box::new(DataType::Text),
-                None,
-            )),
-            array: false,
-            format: None,
-        },
+        false => {
+            let item = Box::new(DataType::Text);
+            let texts = DataType::Array(ArrayElemTypeDef::SquareBracket(item, None));
+            statements::cast(Expr::Value(Value::Null.into()), texts)
+        }
     }
 }
 
-fn array(items: &[String]) -> Expr {
-    let elem = items.iter().map(|own| text(own)).collect();
-    Expr::Array(Array { elem, named: true })
+fn array(items: Vec<Option<String>>) -> Expr {
+    let item =
+        |own: Option<String>| own.map_or_else(|| Expr::Value(Value::Null.into()), |own| text(&own));
+    Expr::Array(Array { elem: items.into_iter().map(item).collect(), named: true })
 }
 
 /// Wraps the only column of a plain SELECT in an aggregate. Returns whether it is one now.
@@ -538,14 +511,19 @@ mod tests {
                 "SELECT current_schema AS a, current_user AS b",
                 "SELECT current_schema() AS a, current_user() AS b",
             ),
-            ("SELECT * FROM shop.public.events", "SELECT * FROM public.events"),
+            // The database is a catalog of the engine.
+            ("SELECT * FROM shop.public.events", "SELECT * FROM shop.public.events"),
+            (
+                "SELECT '{a,\"b,c\",NULL}'::text[] AS a",
+                "SELECT ARRAY['a', 'b,c', NULL]::TEXT[] AS a",
+            ),
             (
                 "SELECT word FROM pg_catalog.pg_get_keywords()",
                 "SELECT word FROM pg_catalog.pg_get_keywords",
             ),
         ] {
             let mut statement = statement(sql, 50).unwrap();
-            rewrite(&mut statement, "shop", &|table| table == "pg_description").unwrap();
+            rewrite(&mut statement, &|table| table == "pg_description").unwrap();
             assert_eq!(query_in(&mut statement).unwrap().to_string(), expected);
         }
     }

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Statement};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::walk::each_expression;
@@ -23,7 +23,17 @@ pub const STACK_BYTES: usize = 64 << 20;
 ///
 /// It has more than [`WORDS_MAX`] words and operators.
 pub fn check(sql: &str) -> Result<(), QueryError> {
-    let words = words(sql);
+    check_in(&GenericDialect {}, sql)
+}
+
+/// The same for SQL that is parsed in another dialect than HogQL, which has the tokens of the generic one. It must be the
+/// one of the parser: what no other dialect can tokenize would have no words.
+///
+/// # Errors
+///
+/// It has more than [`WORDS_MAX`] words and operators.
+pub(crate) fn check_in(dialect: &dyn Dialect, sql: &str) -> Result<(), QueryError> {
+    let words = words_in(dialect, sql);
     if words > WORDS_MAX {
         return Err(QueryError::Invalid(format!(
             "the query has {words} words and operators, of at most {WORDS_MAX}"
@@ -35,7 +45,11 @@ pub fn check(sql: &str) -> Result<(), QueryError> {
 /// Number of words and operators of SQL. It is 0 for text that cannot be tokenized: the parser refuses that, with its
 /// own message.
 pub fn words(sql: &str) -> usize {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
+    words_in(&GenericDialect {}, sql)
+}
+
+fn words_in(dialect: &dyn Dialect, sql: &str) -> usize {
+    let tokens = Tokenizer::new(dialect, sql).tokenize().unwrap_or_default();
     tokens.iter().filter(|token| counts(token)).count()
 }
 
@@ -89,7 +103,9 @@ fn counts(token: &Token) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{WORDS_MAX, check};
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+
+    use super::{WORDS_MAX, check, check_in};
 
     #[test]
     fn chains_are_bounded_and_lists_are_free() {
@@ -107,5 +123,13 @@ mod tests {
         ] {
             assert_eq!(check(&sql).is_ok(), expected, "{}", &sql[..sql.len().min(40)]);
         }
+    }
+
+    /// Goal: no sign of one dialect hides the words of a statement. Here it is an operator, elsewhere an open quote.
+    #[test]
+    fn words_are_those_of_the_dialect() {
+        let sql = |n: usize| format!("SELECT 1 FROM pg_class WHERE 1 <` 1{}", "+1".repeat(n));
+        assert!(check_in(&PostgreSqlDialect {}, &sql(WORDS_MAX / 2)).is_ok());
+        assert!(check_in(&PostgreSqlDialect {}, &sql(WORDS_MAX)).is_err());
     }
 }

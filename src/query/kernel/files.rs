@@ -10,6 +10,7 @@ use datafusion::execution::memory_pool::MemoryPool;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::kernel::admission::Permit;
 use crate::kernel::apart::spawned;
 use crate::kernel::engine::{Engine, GatheredRows, too_long};
 use crate::kernel::error::QueryError;
@@ -66,6 +67,8 @@ pub struct Pieces {
     first: Option<Bytes>,
     rest: mpsc::Receiver<Result<Bytes, QueryError>>,
     task: Option<SpawnedTask<()>>,
+    /// The right to take as long as its reader, of a file that is not the answer of a query, which has its own.
+    _long: Option<Permit>,
 }
 
 impl Pieces {
@@ -146,7 +149,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Too many queries are running, or those that `work` sends.
+    /// Too many queries are running, the file is a long one of which too many are being read, or those that `work`
+    /// sends.
     pub async fn produced(
         &self,
         work: impl FnOnce(&mpsc::Sender<Result<Bytes, QueryError>>) + Send + 'static,
@@ -177,14 +181,20 @@ impl Engine {
             }
         };
         let task = spawned(&self.shared.runtime, passing);
-        Pieces { first: None, rest, task: Some(task) }.begun().await
+        match (Pieces { first: None, rest, task: Some(task), _long: None }).begun().await? {
+            // If it is refused, the parts are dropped, and with them the thread ends.
+            File::Long(pieces) => {
+                Ok(File::Long(Pieces { _long: Some(self.long_permit()?), ..pieces }))
+            }
+            whole => Ok(whole),
+        }
     }
 
     /// The rows of `answer` in `format`, which are encoded as fast as the reader takes them.
     fn encoded(&self, answer: Answer, format: Format) -> Pieces {
         let (sender, rest) = mpsc::channel(PIECES_QUEUE);
         let task = spawned(&self.shared.runtime, encode(answer, format, self.rows_max(), sender));
-        Pieces { first: None, rest, task: Some(task) }
+        Pieces { first: None, rest, task: Some(task), _long: None }
     }
 }
 

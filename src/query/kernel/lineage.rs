@@ -1,5 +1,5 @@
-//! Which column of which table a column of a result is, for its description: [`described`]. A column that is computed
-//! has none, whatever its name.
+//! Which column of which table a column of a result is: [`origin`], for its description ([`described`]) and its type in
+//! protocols. A column that is computed is none, whatever its name.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use weir_event::dictionary::{EVENTS, SESSIONS, Table};
 
 /// The schema of a result, whose columns have the descriptions of the columns that they are.
 pub(crate) fn described(plan: &LogicalPlan, schema: &SchemaRef) -> SchemaRef {
-    let field = |(at, field): (usize, &Arc<Field>)| match description(plan, at) {
+    let text = |at| origin(plan, at).and_then(|(table, name)| table.sql_description(&name));
+    let field = |(at, field): (usize, &Arc<Field>)| match text(at) {
         Some(text) => Arc::new(dictionary::with_description(field, text)),
         None => Arc::clone(field),
     };
@@ -22,8 +23,9 @@ pub(crate) fn described(plan: &LogicalPlan, schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// The description of the column at a position of a plan's output. A loop, as plans are deep.
-fn description(mut plan: &LogicalPlan, mut at: usize) -> Option<String> {
+/// The table and the name of the column at a position of a plan's output. A loop, as plans are deep.
+pub(crate) fn origin(mut plan: &LogicalPlan, mut at: usize) -> Option<(&'static Table, String)> {
+    let name = |plan: &LogicalPlan, at: usize| Some(plan.schema().fields().get(at)?.name().clone());
     loop {
         let (input, expression) = match plan {
             LogicalPlan::TableScan(scan) => {
@@ -31,13 +33,13 @@ fn description(mut plan: &LogicalPlan, mut at: usize) -> Option<String> {
                     OWN_EVENTS => &EVENTS,
                     name => dictionary::table(name)?,
                 };
-                return table.sql_description(plan.schema().fields().get(at)?.name());
+                return Some((table, name(plan, at)?));
             }
             // Sessions are a plan over events.
             LogicalPlan::SubqueryAlias(alias)
                 if alias.alias.table() == SESSIONS.name && is_whole(&SESSIONS, plan) =>
             {
-                return SESSIONS.sql_description(plan.schema().fields().get(at)?.name());
+                return Some((&SESSIONS, name(plan, at)?));
             }
             LogicalPlan::SubqueryAlias(alias) => (&alias.input, None),
             LogicalPlan::Filter(filter) => (&filter.input, None),
@@ -45,7 +47,6 @@ fn description(mut plan: &LogicalPlan, mut at: usize) -> Option<String> {
             LogicalPlan::Limit(limit) => (&limit.input, None),
             LogicalPlan::Repartition(parts) => (&parts.input, None),
             LogicalPlan::Distinct(distinct) => (distinct.input(), None),
-            LogicalPlan::Union(union) => (union.inputs.first()?, None),
             LogicalPlan::Projection(projection) => (&projection.input, projection.expr.get(at)),
             LogicalPlan::Aggregate(aggregate) => {
                 (&aggregate.input, Some(aggregate.group_expr.get(at)?))

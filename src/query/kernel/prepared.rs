@@ -1,17 +1,19 @@
 //! Statements with parameters, for protocols that prepare them: the types of a statement without values
 //! ([`View::described`]), its plan with values ([`View::bound`]), and what a result's columns are ([`columns`]).
 
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Column, TableReference};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::parser::Statement;
 
 use crate::dialect::parameters::Parameter;
 use crate::dialect::postgres::pruned::unmarked;
 use crate::dialect::{parameters, postgres};
-use crate::guard::complexity;
 use crate::kernel::error::QueryError;
+use crate::kernel::lineage;
 use crate::kernel::view::View;
+use crate::output::format;
 
 /// The columns that hold JSON, by their names in the tables.
 const JSON: [&str; 1] = ["properties"];
@@ -25,6 +27,14 @@ pub struct ResultColumn {
     pub data_type: DataType,
     /// Whether its texts are JSON: it is a column of a table, as it is stored, that holds JSON.
     pub is_json: bool,
+}
+
+impl ResultColumn {
+    /// Whether a value, or a part of one, may have several types. See [`format::SEVERAL_TYPES`].
+    pub fn has_several_types(&self) -> bool {
+        let field = Field::new(&self.name, self.data_type.clone(), true);
+        format::has_several_types(&Schema::new(vec![field]))
+    }
 }
 
 /// The types of a statement.
@@ -49,8 +59,7 @@ impl View {
     }
 
     /// Plans a statement about PostgreSQL's catalog, whose schemas the view has ([`View::with_schemas`]), with the values of
-    /// its parameters. `is_empty` says whether a table of it never has rows, and `database` is the name with which tables
-    /// may be qualified.
+    /// its parameters. `is_empty` says whether a table of it never has rows.
     ///
     /// # Errors
     ///
@@ -59,12 +68,20 @@ impl View {
         &self,
         sql: &str,
         values: &[Parameter],
-        (database, is_empty): (&str, &(dyn Fn(&str) -> bool + Send + Sync)),
+        is_empty: &(dyn Fn(&str) -> bool + Send + Sync),
     ) -> Result<DataFrame, QueryError> {
-        complexity::check(sql)?;
-        let mut statement = postgres::statement(sql, self.recursion_max())?;
+        let statement = postgres::statement(sql, self.recursion_max())?;
+        self.of_catalog(statement, values, is_empty).await
+    }
+
+    async fn of_catalog(
+        &self,
+        mut statement: Statement,
+        values: &[Parameter],
+        is_empty: &(dyn Fn(&str) -> bool + Send + Sync),
+    ) -> Result<DataFrame, QueryError> {
         parameters::bind(&mut statement, values)?;
-        postgres::rewrite(&mut statement, database, is_empty)?;
+        postgres::rewrite(&mut statement, is_empty)?;
         self.plain(statement).await
     }
 
@@ -77,15 +94,14 @@ impl View {
         &self,
         sql: &str,
         declared: &[Option<DataType>],
-        names: (&str, &(dyn Fn(&str) -> bool + Send + Sync)),
+        is_empty: &(dyn Fn(&str) -> bool + Send + Sync),
     ) -> Result<Described, QueryError> {
-        complexity::check(sql)?;
         let mut statement = postgres::statement(sql, self.recursion_max())?;
         let count = parameters::count(&mut statement)?;
         let mut types = declared.to_vec();
         types.resize(count.max(declared.len()), None);
         let examples: Vec<_> = types.iter().map(|own| Parameter::example(own.as_ref())).collect();
-        let plan = self.catalog(sql, &examples, names).await?;
+        let plan = self.of_catalog(statement, &examples, is_empty).await?;
         Ok(Described { parameters: types, columns: columns(&plan) })
     }
 
@@ -135,45 +151,15 @@ impl View {
 /// The columns of the result of a plan.
 pub fn columns(plan: &DataFrame) -> Vec<ResultColumn> {
     let plan = plan.logical_plan();
-    let column = |(table, field): (Option<&TableReference>, &FieldRef)| {
+    let column = |(at, field): (usize, &Arc<Field>)| {
         let data_type = field.data_type().clone();
-        let column = Column::from((table, field));
-        let is_json = data_type.is_string()
-            && stored(plan, &column).is_some_and(|name| JSON.contains(&name.as_str()));
-        let name = unmarked(field.name()).to_owned();
-        ResultColumn { name, data_type, is_json }
+        let is_json = lineage::origin(plan, at).is_some_and(|(_, name)| is_json(&name, &data_type));
+        ResultColumn { name: unmarked(field.name()).to_owned(), data_type, is_json }
     };
-    plan.schema().iter().map(column).collect()
+    plan.schema().fields().iter().enumerate().map(column).collect()
 }
 
-/// The name of the column of a table that a column of a plan is, unchanged.
-fn stored(plan: &LogicalPlan, column: &Column) -> Option<String> {
-    let (mut plan, mut column) = (plan, column.clone());
-    loop {
-        let at = plan.schema().maybe_index_of_column(&column)?;
-        plan = match plan {
-            LogicalPlan::TableScan(_) => return Some(column.name),
-            LogicalPlan::Projection(projection) => {
-                let mut expression = projection.expr.get(at)?;
-                while let Expr::Alias(alias) = expression {
-                    expression = &alias.expr;
-                }
-                let Expr::Column(inner) = expression else { return None };
-                column = inner.clone();
-                &projection.input
-            }
-            LogicalPlan::SubqueryAlias(alias) => {
-                column = Column::from(alias.input.schema().qualified_field(at));
-                &alias.input
-            }
-            LogicalPlan::Filter(filter) => &filter.input,
-            LogicalPlan::Sort(sort) => &sort.input,
-            LogicalPlan::Limit(limit) => &limit.input,
-            LogicalPlan::Join(join) => match join.left.schema().has_column(&column) {
-                true => &join.left,
-                false => &join.right,
-            },
-            _ => return None,
-        };
-    }
+/// Whether the texts of a column of a table are JSON.
+pub fn is_json(name: &str, data_type: &DataType) -> bool {
+    data_type.is_string() && JSON.contains(&name)
 }

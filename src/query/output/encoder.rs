@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::writer::LineDelimited;
@@ -16,7 +16,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::output::format::Format;
+use crate::output::format::{Format, SEVERAL_TYPES, has_several_types};
 use crate::output::formulas::without_formulas;
 use crate::output::plain;
 
@@ -89,9 +89,8 @@ impl Encoder {
             }
             Format::Parquet => {
                 // The Parquet writer would panic.
-                if plain.flattened_fields().iter().any(|field| is_union(field.data_type())) {
-                    let what = "a value that may have several types: use json_get_str and the like";
-                    return Err(ArrowError::NotYetImplemented(what.to_owned()));
+                if has_several_types(&plain) {
+                    return Err(ArrowError::NotYetImplemented(SEVERAL_TYPES.to_owned()));
                 }
                 let properties = Some(properties());
                 let writer = ArrowWriter::try_new(sink.clone(), Arc::clone(&plain), properties)?;
@@ -160,10 +159,6 @@ fn properties() -> WriterProperties {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_max_row_group_bytes(Some(GROUP_BYTES))
         .build()
-}
-
-fn is_union(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Union(..))
 }
 
 #[cfg(test)]

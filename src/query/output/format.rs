@@ -1,5 +1,17 @@
 //! Formats of results: [`Format`].
 
+use arrow::datatypes::{DataType, Schema};
+
+/// What a column is told to be that has several types, for which most formats have no form.
+pub const SEVERAL_TYPES: &str =
+    "a value that may have several types: use json_get_str and the like";
+
+/// Whether a value of a schema, or a part of one, may have several types.
+pub(crate) fn has_several_types(schema: &Schema) -> bool {
+    let is_union = |data_type: &DataType| matches!(data_type, DataType::Union(..));
+    schema.flattened_fields().iter().any(|field| is_union(field.data_type()))
+}
+
 /// Output format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {

@@ -2,9 +2,9 @@
 //! zone: [`as_instant`].
 
 use datafusion::error::{DataFusionError, Result};
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Interval, TimezoneInfo, Value};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Interval, TimezoneInfo, Value};
 
-use crate::dialect::statements::take;
+use crate::dialect::statements::{cast, take};
 
 /// Units of time: `dateDiff` counts their boundaries between two times; `addDays`, `subtractDays` and `toIntervalDay`
 /// exist for each unit.
@@ -41,10 +41,8 @@ pub(super) fn as_instant(expression: &mut Expr) {
         _ => false,
     };
     if is_instant {
-        let expr = Box::new(take(expression));
         let data_type = DataType::Timestamp(MICROSECONDS, TimezoneInfo::WithTimeZone);
-        let kind = CastKind::Cast;
-        *expression = Expr::Cast { kind, expr, data_type, array: false, format: None };
+        *expression = cast(take(expression), data_type);
     }
 }
 

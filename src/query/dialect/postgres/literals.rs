@@ -1,4 +1,4 @@
-//! Texts in statements: as literals, with ESCAPE, and as lists.
+//! Texts in statements: as literals, and with ESCAPE.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 
@@ -46,14 +46,4 @@ pub(super) fn literal(expression: &Expr) -> Option<&str> {
         },
         _ => None,
     }
-}
-
-/// The items of a list that is written as a text.
-pub(super) fn listed_text(value: &str) -> Option<Vec<String>> {
-    let inner = value.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let item = |own: &str| own.trim().trim_matches('"').to_owned();
-    Some(match inner.trim().is_empty() {
-        true => Vec::new(),
-        false => inner.split(',').map(item).collect(),
-    })
 }

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, GroupByExpr, Ident, Join, JoinOperator, Query,
-    Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
+    BinaryOperator, DataType, Expr, GroupByExpr, Ident, Join, JoinOperator, Query, Select,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
 };
 
 use crate::dialect::postgres::literals::literal;
 use crate::dialect::postgres::{AGGREGATES, last, text, type_name};
-use crate::dialect::statements::{query_of, take};
+use crate::dialect::statements::{cast, query_of, take};
 use crate::dialect::walk::walk;
 
 /// What precedes the number of a mark in the name of a column, and what follows it.
@@ -270,14 +270,7 @@ fn prune(body: &mut SetExpr, is_empty: &dyn Fn(&str) -> bool) -> bool {
                     _ => continue,
                 };
                 let alias = alias.unwrap_or_else(|| Ident::with_quote('"', name_of(&own)));
-                let null = Expr::Cast {
-                    kind: CastKind::Cast,
-                    expr: Box::new(null),
-                    data_type: DataType::Text,
-                    array: false,
-                    format: None,
-                };
-                *item = SelectItem::ExprWithAlias { expr: null, alias };
+                *item = SelectItem::ExprWithAlias { expr: cast(null, DataType::Text), alias };
             }
             select.from.clear();
             select.selection = Some(Expr::Value(Value::Boolean(false).into()));
