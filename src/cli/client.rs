@@ -2,6 +2,8 @@
 //! server of a data directory, [`connections`] for those that send many, [`post`] for those who read the status.
 //! Certificates are checked against the authorities of the system and those of `--ca-file`.
 
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,8 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::{Method, Request, Response, StatusCode, Uri, header};
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -43,6 +46,40 @@ pub struct TlsArgs {
     /// File with certificates (PEM) of authorities that are trusted besides those of the system, for https
     #[arg(long, env = "WEIR_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
+}
+
+/// Options of commands that ask a server of this machine, or another one by its URL.
+#[derive(Clone, Default, clap::Args)]
+pub struct RemoteArgs {
+    /// Use the server at this URL instead, with --key
+    #[arg(long)]
+    pub url: Option<String>,
+    /// Personal API key, for --url
+    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// Without the key.
+impl fmt::Debug for RemoteArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteArgs").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl RemoteArgs {
+    /// The URL and the key of another server; `None` if it is one of this machine.
+    ///
+    /// # Errors
+    ///
+    /// There is no key.
+    pub(super) fn place(&self) -> anyhow::Result<Option<(&str, &str)>> {
+        let Some(url) = self.url.as_deref() else { return Ok(None) };
+        let key = self.key.as_deref().context("--url needs --key")?;
+        Ok(Some((url, key)))
+    }
 }
 
 /// A pool of connections without a limit of its own, for URLs of http and https.
@@ -95,11 +132,43 @@ pub(super) fn address(url: &str, path: &str) -> anyhow::Result<Uri> {
     Ok(uri)
 }
 
+/// The header with a key. What shows it for debugging shows no key.
+///
+/// # Errors
+///
+/// The key cannot be in a header.
+pub(super) fn bearer(key: &str) -> anyhow::Result<HeaderValue> {
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+    // The error is left out, since it tells nothing more.
+    let mut bearer = bearer.ok().context("a key has characters that no key has")?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
+}
+
+/// The pause that a server asks for by `Retry-After`, in seconds; its other form, a date, is not supported.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The whole body of a response, of at most this many bytes.
+///
+/// # Errors
+///
+/// It is longer, which is a [`http_body_util::LengthLimitError`], or breaks off.
+pub(super) async fn bounded(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+    Ok(Limited::new(response.into_body(), bytes_max).collect().await?.to_bytes())
+}
+
 /// A server, and the key with which it is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     url: String,
-    key: String,
+    /// As [`bearer`] makes it.
+    key: HeaderValue,
     connections: Connections<Full<Bytes>>,
 }
 
@@ -111,7 +180,7 @@ impl Server {
     /// The URL or the key cannot be sent, or those of [`connections`].
     pub(super) fn new(url: &str, key: &str, tls: &TlsArgs) -> anyhow::Result<Self> {
         address(url, "")?;
-        let (url, key) = (url.to_owned(), key.to_owned());
+        let (url, key) = (url.to_owned(), bearer(key)?);
         Ok(Self { url, key, connections: connections(tls)? })
     }
 
@@ -132,20 +201,19 @@ impl Server {
             .method(method)
             .uri(&uri)
             .header(header::USER_AGENT, USER_AGENT)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.key));
+            .header(header::AUTHORIZATION, self.key.clone());
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = request.body(Full::new(body)).context("the key cannot be sent")?;
+        let request = request.body(Full::new(body))?;
         let response = self.connections.request(request).await;
         let response = response.with_context(|| format!("cannot reach {uri}"))?;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
-        let body = Limited::new(response.into_body(), PROBLEM_MAX_BYTES).collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = bounded(response, PROBLEM_MAX_BYTES).await.unwrap_or_default();
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
         match problem.get("detail").and_then(Value::as_str) {
             Some(detail) => bail!("{detail}"),
@@ -160,8 +228,8 @@ impl Server {
 ///
 /// It is longer, or breaks off.
 pub(super) async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
-    let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
-    Ok(body.map_err(anyhow::Error::from_boxed).context("the answer broke off")?.to_bytes())
+    let body = bounded(response, ANSWER_MAX_BYTES).await.map_err(anyhow::Error::from_boxed);
+    body.context("the answer broke off")
 }
 
 /// The next part of a body; `None` at its end.
@@ -190,22 +258,23 @@ pub(super) async fn ask(url: &str, path: &str, key: &str, body: &Value) -> anyho
     whole(server.send(Method::POST, path, Some(body)).await?).await
 }
 
-/// Posts JSON to `url` with further headers, and returns the status and the body of the response, whatever they are.
+/// Posts JSON to `url` with a key ([`bearer`]) and further headers, and returns the status and the body of the response,
+/// whatever they are.
 ///
 /// # Errors
 ///
-/// The server cannot be reached, or its answer is longer than 256 MiB or breaks off.
+/// The server cannot be reached, or its answer is longer than `bytes_max` or breaks off.
 pub(super) async fn post(
     connections: &Connections<Full<Bytes>>,
-    (url, key): (&str, &str),
+    (url, key): (&str, &HeaderValue),
     headers: &[(&'static str, String)],
-    body: Bytes,
+    (body, bytes_max): (Bytes, usize),
 ) -> anyhow::Result<(StatusCode, Bytes)> {
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(url)
         .header(header::USER_AGENT, USER_AGENT)
-        .header(header::AUTHORIZATION, format!("Bearer {key}"))
+        .header(header::AUTHORIZATION, key.clone())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, text/event-stream");
     for (name, value) in headers {
@@ -216,7 +285,8 @@ pub(super) async fn post(
     let response = connections.request(request).await;
     let response = response.with_context(|| format!("cannot reach {url}"))?;
     let status = response.status();
-    Ok((status, whole(response).await?))
+    let body = bounded(response, bytes_max).await.map_err(anyhow::Error::from_boxed);
+    Ok((status, body.context("the answer broke off")?))
 }
 
 #[cfg(test)]
@@ -226,7 +296,20 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Full;
 
-    use super::{Connections, TlsArgs, address, connections};
+    use super::{Connections, RemoteArgs, Server, TlsArgs, address, bearer, connections};
+
+    #[test]
+    fn keys_are_not_shown() {
+        let tls = TlsArgs::default();
+        let server = Server::new("http://a", " phx_secret\n", &tls).unwrap();
+        let key = Some("phx_secret".to_owned());
+        let args = RemoteArgs { url: Some("http://a".to_owned()), key, tls };
+        for shown in [format!("{server:?}"), format!("{args:?}")] {
+            assert!(shown.contains("http://a") && !shown.contains("secret"), "{shown}");
+        }
+        assert_eq!(bearer("x").unwrap(), "Bearer x");
+        assert!(bearer("a\nb").is_err());
+    }
 
     #[test]
     fn addresses_are_http_or_https() {

@@ -1,21 +1,23 @@
 //! `weir export`: events, persons, definitions, flags, or all of a project as files, over the API with a personal key.
 //!
-//! Rows are asked for by SQL and written as they come; nothing is in memory as a whole. Files in PostHog's schema are
-//! rewritten ([`weir_import::posthog_files`]) from a Parquet answer, which is kept in a temporary file meanwhile.
+//! Rows are asked for by SQL and written as they come; nothing is in memory as a whole. An answer that is cut off breaks the
+//! connection, so that no part of one is taken for the whole. Files in PostHog's schema are rewritten
+//! ([`weir_import::posthog_files`]) from a Parquet answer, which is kept in a temporary file meanwhile.
 
 mod api;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::cli::client::TlsArgs;
 use crate::cli::export::api::Api;
+use crate::cli::files;
 use weir_import::posthog_files::{self, Rows};
 
 /// Export events, persons, definitions, flags, or all of a project
@@ -24,8 +26,8 @@ pub struct ExportArgs {
     /// What to export
     #[arg(value_enum)]
     pub what: What,
-    /// Format of events and persons: as PostHog's batch exports, or with the columns of the tables; of everything else csv,
-    /// jsonl or parquet, and of flags jsonl [default: posthog-parquet for events, persons and projects, else jsonl]
+    /// Format of tables: events and persons as PostHog's batch exports have them (posthog-...), or all with the columns of
+    /// SQL; flags and other lists are always jsonl [default: posthog-parquet for events, persons and projects, else jsonl]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// File, or for definitions and projects a directory, which is created; standard output if it is missing
@@ -88,15 +90,6 @@ impl Format {
             Self::PosthogParquet | Self::Parquet => "parquet",
             Self::PosthogJsonl | Self::Jsonl => "jsonl",
             Self::Csv => "csv",
-        }
-    }
-
-    /// The same with the columns of tables.
-    fn plain(self) -> Self {
-        match self {
-            Self::PosthogParquet | Self::Parquet => Self::Parquet,
-            Self::PosthogJsonl | Self::Jsonl => Self::Jsonl,
-            Self::Csv => Self::Csv,
         }
     }
 }
@@ -175,39 +168,25 @@ impl Export {
                      e.elements_chain, e.timestamp, e.received_at FROM events e LEFT JOIN persons p ON p.uuid = e.person_id\
                      {bounds}"
                 );
-                self.posthog(
-                    Rows::Events,
-                    &sql,
-                    &format!("SELECT count(*) AS n FROM events e{bounds}"),
-                    out,
-                )
-                .await
+                self.posthog(Rows::Events, &sql, out).await
             }
-            _ => {
-                self.table(
-                    &format!("SELECT * FROM events e{bounds}"),
-                    &format!("SELECT count(*) AS n FROM events e{bounds}"),
-                    out,
-                )
-                .await
-            }
+            _ => self.table(&format!("SELECT * FROM events e{bounds}"), out).await,
         }
     }
 
     async fn persons(&self, out: Option<&Path>) -> anyhow::Result<()> {
         const FROM: &str = "FROM person_distinct_ids d JOIN persons p ON p.uuid = d.person_id";
-        let count = format!("SELECT count(*) AS n {FROM}");
         match self.format {
             Format::PosthogParquet | Format::PosthogJsonl => {
                 let sql =
                     format!("SELECT d.distinct_id, d.person_id, p.properties, p.created_at {FROM}");
-                self.posthog(Rows::Persons, &sql, &count, out).await
+                self.posthog(Rows::Persons, &sql, out).await
             }
             _ => {
                 let sql = format!(
                     "SELECT d.distinct_id, d.person_id, p.properties, p.created_at, p.is_identified {FROM}"
                 );
-                self.table(&sql, &count, out).await
+                self.table(&sql, out).await
             }
         }
     }
@@ -215,8 +194,7 @@ impl Export {
     async fn definitions(&self, directory: &Path) -> anyhow::Result<()> {
         for table in ["event_definitions", "property_definitions"] {
             let path = directory.join(format!("{table}.{}", self.format.ending()));
-            let count = format!("SELECT count(*) AS n FROM {table}");
-            self.table(&format!("SELECT * FROM {table}"), &count, Some(&path)).await?;
+            self.table(&format!("SELECT * FROM {table}"), Some(&path)).await?;
         }
         Ok(())
     }
@@ -237,36 +215,19 @@ impl Export {
     }
 
     /// The rows of a query in a format that the server writes.
-    async fn table(&self, sql: &str, count: &str, out: Option<&Path>) -> anyhow::Result<()> {
+    async fn table(&self, sql: &str, out: Option<&Path>) -> anyhow::Result<()> {
         let mut file = Out::create(out)?;
-        let format = self.format.plain();
-        if format == Format::Parquet {
-            // The number of its rows is at its end.
-            let mut answer = self.spooled(sql, count).await?;
-            io::copy(&mut answer, &mut file)?;
-            return file.finish();
-        }
-        let expected = self.count(count).await?;
-        let (name, lines) = match format {
-            Format::Csv => ("csv", None),
-            _ => ("jsonl", Some(expected)),
-        };
-        let written = self.api.query(sql, name, &mut file).await?;
-        if let Some(expected) = lines {
-            is_whole(written.lines, expected)?;
-        }
+        self.api.query(sql, self.format.ending(), &mut file).await?;
         file.finish()
     }
 
     /// The rows of a query in PostHog's schema.
-    async fn posthog(
-        &self,
-        rows: Rows,
-        sql: &str,
-        count: &str,
-        out: Option<&Path>,
-    ) -> anyhow::Result<()> {
-        let answer = self.spooled(sql, count).await?;
+    async fn posthog(&self, rows: Rows, sql: &str, out: Option<&Path>) -> anyhow::Result<()> {
+        let file = tempfile::tempfile().context("cannot create a temporary file")?;
+        let mut writer = BufWriter::new(file);
+        self.api.query(sql, "parquet", &mut writer).await?;
+        let mut answer = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        answer.rewind()?;
         let mut file = Out::create(out)?;
         let format = self.format;
         let written = tokio::task::spawn_blocking(move || {
@@ -277,27 +238,6 @@ impl Export {
             anyhow::Ok(file)
         });
         written.await??.finish()
-    }
-
-    /// The answer to a query as a temporary Parquet file, which has as many rows as there are.
-    async fn spooled(&self, sql: &str, count: &str) -> anyhow::Result<File> {
-        let expected = self.count(count).await?;
-        let file = tempfile::tempfile().context("cannot create a temporary file")?;
-        let mut writer = BufWriter::new(file);
-        self.api.query(sql, "parquet", &mut writer).await?;
-        let mut file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let rows = weir_import::read::rows_of(&file).context("the answer is no Parquet file")?;
-        is_whole(rows, expected)?;
-        file.rewind()?;
-        Ok(file)
-    }
-
-    async fn count(&self, sql: &str) -> anyhow::Result<u64> {
-        let mut answer = Vec::new();
-        self.api.query(sql, "json", &mut answer).await?;
-        let row: Value =
-            serde_json::from_slice(&answer).context("the server's count is no JSON")?;
-        row.get("n").and_then(Value::as_u64).context("the server does not count")
     }
 
     /// All pages of a list as JSON lines.
@@ -326,16 +266,6 @@ impl Export {
     }
 }
 
-/// Events may have come meanwhile; fewer means that the answer was cut off.
-fn is_whole(rows: u64, expected: u64) -> anyhow::Result<()> {
-    if rows < expected {
-        bail!(
-            "the server sent {rows} of {expected} rows: export shorter ranges of time with --from and --to"
-        );
-    }
-    Ok(())
-}
-
 /// A file under a temporary name until it is whole, or the standard output.
 #[derive(Debug)]
 enum Out {
@@ -348,8 +278,7 @@ impl Out {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Standard(io::stdout()));
         };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let file = tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new(".")));
+        let file = files::beside(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self::File { writer: BufWriter::new(file), path: path.to_owned() })
     }
@@ -360,8 +289,8 @@ impl Out {
             Self::Standard(mut out) => Ok(out.flush()?),
             Self::File { writer, path } => {
                 let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-                file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
-                Ok(())
+                files::rename(file, &path)
+                    .with_context(|| format!("cannot write {}", path.display()))
             }
         }
     }

@@ -3,12 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use serde_json::Value;
 
-use crate::cli::client;
 use crate::cli::runtime::small_runtime;
-use weir_app::lock::{DirectoryLock, Holder};
+use crate::cli::{client, local};
 
 /// Options of `weir flush`.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,17 +26,9 @@ pub struct FlushArgs {
 ///
 /// The error message for the user.
 pub fn run(args: &FlushArgs) -> anyhow::Result<()> {
-    let data_dir = &args.data_dir;
-    if !data_dir.is_dir() {
-        bail!("there is no directory {}", data_dir.display());
-    }
-    let Holder::Server(address) = DirectoryLock::share(data_dir)? else {
-        bail!(
-            "no server runs on {}: after a clean end all events are in files; events that a crash left in the log \
-             are written to files when the server runs again",
-            data_dir.display()
-        );
-    };
+    let advice = "after a clean end all events are in files; events that a crash left in the log are written to files when \
+                  the server runs again";
+    let address = local::server(&args.data_dir, advice)?;
     let runtime = small_runtime()?;
     let ask = |what: &str| {
         let path = format!("/_internal/{what}");

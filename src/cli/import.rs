@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
 use crate::cli::client::TlsArgs;
@@ -32,6 +32,7 @@ use crate::cli::import::lanes::{Envelope, Lanes};
 use crate::cli::import::reading::{Plan, Reading};
 use crate::cli::import::report::Report;
 use crate::cli::import::wire::Target;
+use crate::cli::progress;
 use weir_base::clock::Clock;
 use weir_import::files::{self, Input};
 use weir_import::mapping::Options;
@@ -178,6 +179,13 @@ fn options(args: &ImportArgs, clock: &Clock) -> Options {
     }
 }
 
+/// What decides which events rows become.
+fn mapping(args: &ImportArgs) -> String {
+    let ImportArgs { any_time, time_offset, keep_sessions, keep_person_ids, column, .. } = args;
+    let properties = args.person_properties.name();
+    format!("{any_time} {time_offset} {keep_sessions} {keep_person_ids} {properties} {column:?}")
+}
+
 /// Reads everything and prints the beginning.
 async fn rehearse(args: ImportArgs, inputs: Vec<Input>, clock: Clock) -> anyhow::Result<Report> {
     let (progress, started) = (progress(&inputs), clock.monotonic());
@@ -203,6 +211,7 @@ async fn import(args: ImportArgs, inputs: Vec<Input>, clock: Clock) -> anyhow::R
         url: &args.url,
         token: &token,
         files: &args.files,
+        mapping: mapping(&args),
         work_dir: &args.work_dir,
         restart: args.restart,
     };
@@ -256,14 +265,12 @@ async fn import(args: ImportArgs, inputs: Vec<Input>, clock: Clock) -> anyhow::R
 /// A progress bar on a terminal; nothing elsewhere.
 fn progress(inputs: &[Input]) -> ProgressBar {
     let size = inputs.iter().map(Input::size).fold(0, u64::saturating_add);
-    let (bar, template) = match size {
-        0 => (ProgressBar::no_length(), "{spinner} {bytes} read, {msg}, {elapsed}"),
-        size => (
-            ProgressBar::new(size),
-            "{bar:40} {bytes}/{total_bytes}, {msg}, {bytes_per_sec}, {eta} left",
-        ),
-    };
-    // The template is a constant; were it wrong, the default style would do.
-    let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let size = Some(size).filter(|size| *size > 0);
+    progress::bar(
+        size,
+        match size {
+            Some(_) => "{bar:40} {bytes}/{total_bytes}, {msg}, {bytes_per_sec}, {eta} left",
+            None => "{spinner} {bytes} read, {msg}, {elapsed}",
+        },
+    )
 }

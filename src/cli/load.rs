@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
 use crate::cli::client::{TlsArgs, connections};
@@ -34,6 +34,7 @@ use crate::cli::load::bodies::{Bodies, Compression, Supply};
 use crate::cli::load::client::{Drive, Pace, Target};
 use crate::cli::load::process::Usage;
 use crate::cli::load::report::{Report, Tally};
+use crate::cli::progress;
 use crate::synth::{Choice, Settings, Stream};
 use weir_base::clock::{Clock, UnixMicros};
 
@@ -240,16 +241,13 @@ async fn measure(args: &LoadArgs, stream: Stream, clock: &Clock) -> anyhow::Resu
 
 /// A progress bar on a terminal; nothing elsewhere.
 fn progress(events: Option<u64>) -> ProgressBar {
-    let (bar, template) = match events {
-        Some(events) => (
-            ProgressBar::new(events),
-            "{bar:40} {human_pos}/{human_len} events, {per_sec}, {eta} left",
-        ),
-        None => (ProgressBar::no_length(), "{spinner} {human_pos} events, {per_sec}, {elapsed}"),
-    };
-    // The template is a constant; were it wrong, the default style would do.
-    let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(
+        events,
+        match events {
+            Some(_) => "{bar:40} {human_pos}/{human_len} events, {per_sec}, {eta} left",
+            None => "{spinner} {human_pos} events, {per_sec}, {elapsed}",
+        },
+    )
 }
 
 /// Writes `events` events of `stream` to `path`, one JSON object per line. Replaces the file.

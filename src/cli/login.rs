@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
+use crate::cli::local;
 use weir_app::directory::metadata_of;
-use weir_app::lock::{DirectoryLock, Holder};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 use weir_metadata::postgres::MetadataAccess;
@@ -35,13 +35,7 @@ pub struct LoginArgs {
 ///
 /// The error message for the user.
 pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
-    let name = args.data_dir.display().to_string();
-    if !args.data_dir.is_dir() {
-        bail!("there is no directory {name}");
-    }
-    let Holder::Server(server) = DirectoryLock::share(&args.data_dir)? else {
-        bail!("no server runs on {name}: start it with weir serve, then sign in");
-    };
+    let server = local::server(&args.data_dir, "start it with weir serve, then sign in")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let link = runtime.block_on(async {
         let metadata =

@@ -10,22 +10,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-use crate::cli::client::{Connections, TlsArgs, connections, post};
+use crate::cli::client::{Connections, RemoteArgs, bearer, connections, post};
 use crate::cli::failure::explain;
+use crate::cli::local;
 use crate::cli::mcp::message::{Kind, Message};
 use crate::cli::runtime::small_runtime;
-use weir_app::lock::{DirectoryLock, Holder};
 
 /// Longest line, in bytes: that of a body of the endpoint.
 const LINE_MAX_BYTES: usize = 1 << 20;
+
+/// Longest answer, in bytes.
+const ANSWER_MAX_BYTES: usize = 16 << 20;
 
 /// Most requests that are being answered. Further lines wait.
 const REQUESTS_MAX: usize = 16;
@@ -39,18 +42,12 @@ pub struct McpArgs {
     /// Data directory of the server
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Use the server at this URL instead, with --key
-    #[arg(long)]
-    pub url: Option<String>,
-    /// Personal API key, for --url
-    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
-    pub key: Option<String>,
+    /// Another server.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     /// Id of the project [default: the current one of the key's user; 1 without --url]
     #[arg(long)]
     pub project: Option<i64>,
-    /// For https.
-    #[command(flatten)]
-    pub tls: TlsArgs,
 }
 
 /// Serves until standard input ends and all requests are answered.
@@ -61,7 +58,7 @@ pub struct McpArgs {
 pub fn run(args: McpArgs) -> anyhow::Result<()> {
     let proxy = Proxy {
         place: Mutex::new(place(&args)?),
-        connections: connections(&args.tls)?,
+        connections: connections(&args.remote.tls)?,
         revision: Mutex::default(),
         under_way: Mutex::default(),
         args,
@@ -74,32 +71,25 @@ pub fn run(args: McpArgs) -> anyhow::Result<()> {
 }
 
 /// Where messages go, with the bearer token.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     url: String,
-    key: String,
+    key: HeaderValue,
 }
 
 fn place(args: &McpArgs) -> anyhow::Result<Place> {
     let query = |id: i64| format!("?project={id}");
-    if let Some(url) = &args.url {
-        let key = args.key.clone().context("--url needs --key")?;
+    if let Some((url, key)) = args.remote.place()? {
         let query = args.project.map(query).unwrap_or_default();
-        return Ok(Place { url: format!("{}/mcp{query}", url.trim_end_matches('/')), key });
+        let url = format!("{}/mcp{query}", url.trim_end_matches('/'));
+        return Ok(Place { url, key: bearer(key)? });
     }
-    let name = args.data_dir.display();
-    if !args.data_dir.is_dir() {
-        bail!(
-            "there is no directory {name}: choose one with --data-dir, or a server with --url and --key"
-        );
-    }
-    let Holder::Server(server) = DirectoryLock::share(&args.data_dir)? else {
-        bail!(
-            "no server runs on {name}: start it with weir serve, or choose one with --url and --key"
-        );
-    };
+    let advice =
+        "start it with weir serve, or choose another with --data-dir, or with --url and --key";
+    let server = local::server(&args.data_dir, advice)?;
     let query = query(args.project.unwrap_or(1));
-    Ok(Place { url: format!("{}/_internal/mcp{query}", server.url), key: server.secret })
+    let url = format!("{}/_internal/mcp{query}", server.url);
+    Ok(Place { url, key: bearer(&server.secret)? })
 }
 
 /// What all requests share.
@@ -250,17 +240,20 @@ impl Proxy {
     async fn posted(&self, message: &Message, text: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
         let headers = message.headers(self.revision.lock().as_deref());
         let place = self.place.lock().clone();
-        let at = (place.url.as_str(), place.key.as_str());
-        let first = post(&self.connections, at, &headers, text.clone()).await;
+        let send = |place: Place| {
+            let (headers, body) = (&headers, (text.clone(), ANSWER_MAX_BYTES));
+            async move { post(&self.connections, (&place.url, &place.key), headers, body).await }
+        };
+        let first = send(place.clone()).await;
         let is_gone =
             first.as_ref().map_or(true, |(status, _)| *status == StatusCode::UNAUTHORIZED);
-        if !is_gone || self.args.url.is_some() {
+        if !is_gone || self.args.remote.url.is_some() {
             return first;
         }
         match self::place(&self.args) {
             Ok(other) if other != place => {
                 *self.place.lock() = other.clone();
-                post(&self.connections, (&other.url, &other.key), &headers, text).await
+                send(other).await
             }
             _ => first,
         }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::client::{Server, TlsArgs};
+use crate::cli::client::{RemoteArgs, Server, TlsArgs};
 use crate::cli::failure::explain;
 use crate::cli::query::printed::{More, Printed};
 use crate::cli::{client, environment};
@@ -45,15 +45,9 @@ pub struct QueryArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
-    /// Query the server at this URL instead, with --key
-    #[arg(long)]
-    pub url: Option<String>,
-    /// Personal API key, for --url
-    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
-    pub key: Option<String>,
-    /// For https.
+    /// Another server.
     #[command(flatten)]
-    pub tls: TlsArgs,
+    pub remote: RemoteArgs,
     /// Id of the project
     #[arg(long, default_value_t = 1)]
     pub project: i64,
@@ -72,11 +66,11 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
         .thread_stack_size(complexity::STACK_BYTES)
         .enable_all()
         .build()?;
-    match &args.url {
-        Some(url) => {
-            let key = args.key.as_deref().context("--url needs --key")?;
+    match args.remote.place()? {
+        Some((url, key)) => {
             let path = format!("/api/projects/{}/query/", args.project);
-            let asking = from_server((url, key, &args.tls), &path, request(&args), args.format);
+            let at = (url, key, &args.remote.tls);
+            let asking = from_server(at, &path, request(&args), args.format);
             runtime
                 .block_on(asking)
                 .with_context(|| format!("project {} of {url}", args.project))?;

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use chrono::{DateTime, Utc};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 use url::Url;
 
 use crate::cli::client::TlsArgs;
+use crate::cli::progress;
 use crate::cli::transfer::client::Client;
 use crate::cli::transfer::memory::Memory;
 use weir_base::clock::{Clock, UnixMicros};
@@ -119,15 +120,24 @@ async fn copy(args: &TransferArgs, clock: Clock) -> anyhow::Result<(Report, Opti
     let memory = Memory::new(args.state.clone(), clock);
     let known = memory.read()?;
     let source = Project::open(source, &args.from_project).await?;
+    if let Some(known) = &known {
+        let base = known.target.rsplit_once(' ').map(|(base, _)| base);
+        // Before a new project is made, which nobody would use.
+        ensure!(
+            known.source == source.place() && base == Some(target.base().as_str()),
+            "{} belongs to the copy of {} to {}; name another file by --state",
+            args.state.display(),
+            known.source,
+            known.target
+        );
+    }
     let target = open_target(args, &source, target, known.as_ref()).await?;
     ensure!(
         source.place() != target.place() && !source.text("api_token").is_empty(),
         "the project would be copied into itself, or the key may not read its settings"
     );
     let state = match known {
-        Some(known) if (&known.source, &known.target) == (&source.place(), &target.place()) => {
-            known
-        }
+        Some(known) if known.target == target.place() => known,
         Some(known) => bail!(
             "{} belongs to the copy of {} to {}; name another file by --state",
             args.state.display(),
@@ -167,9 +177,7 @@ async fn open_target(
     if !args.new_project {
         return Ok(Project::open(server, &args.project).await?);
     }
-    let earlier = known.filter(|known| known.source == source.place());
-    let earlier = earlier.and_then(|known| known.target.rsplit_once(' '));
-    if let Some((_, id)) = earlier.filter(|(base, _)| *base == server.base().as_str()) {
+    if let Some((_, id)) = known.and_then(|known| known.target.rsplit_once(' ')) {
         return Ok(Project::open(server, id).await?);
     }
     let mut body = Map::from_iter([("name".to_owned(), Value::from(source.text("name")))]);
@@ -195,10 +203,7 @@ struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Self {
-        let bar = ProgressBar::no_length();
-        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
-        // The template is a constant; were it wrong, the default style would do.
-        Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        Self(progress::bar(None, "{spinner} {msg}, {elapsed}"))
     }
 }
 

@@ -13,7 +13,6 @@ mod table;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use crate::read::parquet::rows_of;
 pub use crate::read::rows::{Formats, Place, ROW_MAX_BYTES, Row, Sink, Wanted};
 
 use crate::files::Input;

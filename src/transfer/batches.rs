@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::report::Outcome;
+
 /// Bytes of events of one body. The server takes 20 MB.
 const BATCH_MAX_BYTES: usize = 4 << 20;
 
@@ -27,6 +29,8 @@ pub struct Batch {
     head: String,
     text: String,
     count: usize,
+    /// What becomes of the objects in it, once it is sent.
+    outcomes: Vec<Outcome>,
 }
 
 impl Batch {
@@ -42,7 +46,7 @@ impl Batch {
         let head = format!(
             "{{\"api_key\":{token},\"historical_migration\":true,\"import\":{import},\"batch\":["
         );
-        Self { head, text: String::new(), count: 0 }
+        Self { head, text: String::new(), count: 0, outcomes: Vec::new() }
     }
 
     /// Adds the JSON of an event.
@@ -54,15 +58,15 @@ impl Batch {
         self.count += 1;
     }
 
+    /// Says what becomes of an object whose last event was added, unless the server drops it.
+    pub fn becomes(&mut self, outcome: Outcome) {
+        self.outcomes.push(outcome);
+    }
+
     /// Whether it should be sent before an event of this length is added.
     pub fn is_full(&self, next_bytes: usize) -> bool {
         self.count > 0
             && (self.count >= BATCH_MAX_EVENTS || self.text.len() + next_bytes > BATCH_MAX_BYTES)
-    }
-
-    /// Events in it.
-    pub fn len(&self) -> usize {
-        self.count
     }
 
     /// Whether it has no events.
@@ -70,10 +74,11 @@ impl Batch {
         self.count == 0
     }
 
-    /// The body, after which the batch is empty.
-    pub fn take(&mut self) -> Bytes {
+    /// The body, and what becomes of the objects in it; afterwards the batch is empty.
+    pub fn take(&mut self) -> (Bytes, Vec<Outcome>) {
         self.count = 0;
         let text = std::mem::take(&mut self.text);
-        Bytes::from(format!("{}{text}]}}", self.head))
+        let body = Bytes::from(format!("{}{text}]}}", self.head));
+        (body, std::mem::take(&mut self.outcomes))
     }
 }

@@ -64,7 +64,7 @@ mod tests {
         }
     }
 
-    /// A thousand flags, each of which depends on the one before, listed in reverse.
+    /// A hundred thousand flags, each of which depends on the one before, listed in reverse.
     #[test]
     fn long_chains_need_no_stack() {
         let needs: Vec<Vec<usize>> = (0..100_000).map(|at| vec![at + 1]).collect();

@@ -120,10 +120,10 @@ pub struct State {
     /// The ids.
     #[serde(default)]
     pub ids: Ids,
-    /// Since when events were copied, microseconds since 1970.
+    /// Since when events are copied, microseconds since 1970; nothing once all are.
     #[serde(default)]
     pub events_since: Option<i64>,
-    /// Time of the last event that was copied, microseconds since 1970.
+    /// Time of the last event that was copied, microseconds since 1970; nothing once all are.
     #[serde(default)]
     pub events_until: Option<i64>,
 }
@@ -162,9 +162,9 @@ impl State {
     }
 }
 
-/// Where the state is stored after each change.
+/// Where the state is stored. It is told of each change.
 pub trait Keep: Send + Sync {
-    /// Stores it durably.
+    /// Stores it durably, now or with one of the next changes: what was copied in between is found by its content.
     ///
     /// # Errors
     ///

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::batches::Batch;
 use crate::fault::Fault;
 use crate::report::{Outcome, Report};
-use crate::server::Server;
+use crate::server::{Repeat, Server};
 use crate::state::{Keep, Kind, State};
 use weir_base::clock::UnixMicros;
 
@@ -146,6 +147,32 @@ impl Transfer {
 
     pub(crate) fn reached(&self, kind: Kind, count: u64) {
         self.progress.reached(kind, count);
+    }
+
+    /// Sends a batch, and counts what became of the objects of this kind in it. The target answers with success where it
+    /// drops events, and says how many: as many objects could not come.
+    pub(crate) async fn post(&mut self, batch: &mut Batch, kind: Kind) -> Result<(), Stop> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (body, outcomes) = batch.take();
+        let server = &self.target.server;
+        let answer = server.put_text("POST", "/batch/", body, Repeat::Always).await?;
+        let mut dropped = 0_u64;
+        for warning in answer.get("warnings").and_then(Value::as_array).into_iter().flatten() {
+            let events = warning.get("events").and_then(Value::as_u64).unwrap_or_default().max(1);
+            let detail = warning.get("detail").and_then(Value::as_str).unwrap_or_default();
+            dropped = dropped.saturating_add(events);
+            // The note counts one.
+            self.report.note(kind, Outcome::Left, &format!("{events} events"), detail);
+            self.report.count(kind, Outcome::Left, events - 1);
+        }
+        // Which of them were dropped is not said.
+        let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
+        for outcome in outcomes.into_iter().skip(dropped) {
+            self.report.count(kind, outcome, 1);
+        }
+        Ok(())
     }
 
     /// The objects of a list of the source; none, and a note, if the key may not read it or it does not exist.

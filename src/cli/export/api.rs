@@ -15,13 +15,6 @@ pub(super) struct Api {
     prefix: String,
 }
 
-/// What was written of an answer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Written {
-    /// Ends of lines.
-    pub(super) lines: u64,
-}
-
 impl Api {
     pub(super) fn new(url: &str, key: &str, project: i64, tls: &TlsArgs) -> anyhow::Result<Self> {
         let prefix = format!("api/projects/{project}/");
@@ -38,18 +31,14 @@ impl Api {
         sql: &str,
         format: &str,
         out: &mut impl Write,
-    ) -> anyhow::Result<Written> {
+    ) -> anyhow::Result<()> {
         let (path, body) = (self.path("query/"), json!({"query": sql, "format": format}));
         let response = self.server.send(Method::POST, &path, Some(&body)).await?;
         let mut body = response.into_body();
-        let mut written = Written::default();
         while let Some(data) = next(&mut body).await? {
-            let lines = data.iter().filter(|byte| **byte == b'\n').count();
-            written.lines = written.lines.saturating_add(u64::try_from(lines).unwrap_or(0));
             out.write_all(&data)?;
         }
-        out.flush()?;
-        Ok(written)
+        Ok(out.flush()?)
     }
 
     /// The answer of an endpoint.

@@ -1,5 +1,6 @@
 //! What is remembered of an import: how far it is, and the rows that were refused. One directory for each import, which the
-//! same command finds again: its name is made of the source, the server, the project and the files.
+//! same command finds again: its name is made of the source, the server, the project, the files, and what decides which
+//! events their rows become.
 //!
 //! A row counts as done when the server has acknowledged everything before it. After an interruption rows may be sent again
 //! that it had taken: it stores each event once.
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::cli::files;
 use crate::cli::import::lanes::{Lanes, Row};
 use crate::cli::import::reading::{Done, Refused, Taker};
 use weir_base::clock::Clock;
@@ -29,13 +31,15 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(2);
 const ROWS_BETWEEN: u64 = 1_024;
 
 /// What is imported to where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Order<'o> {
     pub(super) from: Kind,
     pub(super) url: &'o str,
     pub(super) token: &'o str,
     /// The arguments that name files.
     pub(super) files: &'o [String],
+    /// The options that decide which events rows become.
+    pub(super) mapping: String,
     /// Where directories of imports are.
     pub(super) work_dir: &'o Path,
     /// Whether it begins again.
@@ -80,8 +84,9 @@ impl Job {
         let places = order.files.iter().map(|file| {
             fs::canonicalize(file).map_or_else(|_| file.clone(), |path| path.display().to_string())
         });
-        let parts = [order.from.name().to_owned(), order.url.to_owned(), order.token.to_owned()];
-        let name = parts.into_iter().chain(places).collect::<Vec<_>>().join("\n");
+        let parts = [order.from.name(), order.url, order.token, order.mapping.as_str()];
+        let parts = parts.into_iter().map(str::to_owned);
+        let name = parts.chain(places).collect::<Vec<_>>().join("\n");
         let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string();
         let short = id.split('-').next().unwrap_or_default();
         let directory = order.work_dir.join(format!("{}-{short}", order.from));
@@ -291,12 +296,14 @@ impl Sending {
     ///
     /// A lane has failed, or the directory cannot be written.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
-        self.lanes.flush()?;
+        let flushed = self.lanes.flush();
         let outstanding = self.lanes.outstanding();
         while outstanding.first().is_some() && !self.lanes.is_broken() {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // Also after a lane has failed: what the others have sent need not be sent again.
         self.save(None)?;
+        flushed?;
         anyhow::ensure!(!self.lanes.is_broken(), "nothing can be sent any more");
         Ok(())
     }
@@ -325,10 +332,8 @@ impl Sending {
         // Rejects first: a row that is done is in them.
         self.job.rejects.flush()?;
         let path = self.job.directory.join("checkpoint.json");
-        let new = path.with_extension("new");
         let text = serde_json::to_vec(&self.job.checkpoint)?;
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.with_context(|| format!("cannot write {}", path.display()))
+        files::replace(&path, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

@@ -93,7 +93,9 @@ pub(super) struct Read {
     pub(super) skipped: BTreeMap<&'static str, u64>,
     /// Refused rows by reason.
     pub(super) reasons: BTreeMap<String, u64>,
-    /// Files that could not be read to their ends.
+    /// Number of files that could not be read to their ends.
+    pub(super) failed: u64,
+    /// What the first of them have.
     pub(super) errors: Vec<String>,
     #[serde(skip)]
     pub(super) first: Option<UnixMicros>,
@@ -217,6 +219,7 @@ impl Reading {
     }
 
     fn fail(&mut self, error: &str) {
+        self.read.failed += 1;
         if self.read.errors.len() < ERRORS_MAX {
             self.read.errors.push(error.to_owned());
         }

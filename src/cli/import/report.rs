@@ -135,7 +135,7 @@ impl Report {
             None => Ok(()),
             Some(error) => bail!(
                 "{} of {} files could not be read to the end: {error}",
-                self.read.errors.len(),
+                self.read.failed,
                 self.read.files
             ),
         }

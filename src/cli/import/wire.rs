@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::{Method, Request, StatusCode, Uri, header};
 
-use crate::cli::client::{Connections, TlsArgs, address, connections};
+use crate::cli::client::{Connections, TlsArgs, address, bounded, connections, retry_after};
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -64,11 +64,10 @@ impl Target {
         let read = async {
             let response = sent.await.with_context(|| format!("cannot reach {}", self.uri))?;
             let status = response.status();
-            let after = response.headers().get(header::RETRY_AFTER);
-            let after = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            let text = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
-            let text = text.map_err(anyhow::Error::from_boxed)?.to_bytes();
-            anyhow::Ok(Answer { status, retry_after: after.map(Duration::from_secs), text })
+            let retry_after = retry_after(response.headers());
+            let text = bounded(response, ANSWER_MAX_BYTES).await;
+            let text = text.map_err(anyhow::Error::from_boxed)?;
+            anyhow::Ok(Answer { status, retry_after, text })
         };
         tokio::time::timeout(ANSWER_TIMEOUT, read).await.context("the server does not answer")?
     }

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::{Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::Full;
+use hyper::{Method, Request, StatusCode, Uri, header};
 use indicatif::ProgressBar;
 
-use crate::cli::client::{Connections, address};
+use crate::cli::client::{Connections, address, bounded, retry_after};
 use crate::cli::load::bodies::{Bodies, Body, Compression};
 use crate::cli::load::report::Tally;
 use weir_base::clock::Clock;
@@ -155,9 +154,8 @@ impl Drive {
         }
         let response = self.http.request(request.body(Full::new(bytes))?).await?;
         let status = response.status();
-        let pause = pause(&response);
-        let text = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
-        let text = text.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        let pause = retry_after(response.headers()).unwrap_or(PAUSE_DEFAULT).min(PAUSE_MAX);
+        let text = bounded(response, ANSWER_MAX_BYTES).await.map_err(anyhow::Error::from_boxed)?;
         Ok(Answer { status, pause, text })
     }
 }
@@ -166,15 +164,4 @@ struct Answer {
     status: StatusCode,
     pause: Duration,
     text: Bytes,
-}
-
-/// The pause in `Retry-After`, in seconds; its other form, a date, is not supported.
-fn pause(response: &Response<Incoming>) -> Duration {
-    response
-        .headers()
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.trim().parse().ok())
-        .map_or(PAUSE_DEFAULT, Duration::from_secs)
-        .min(PAUSE_MAX)
 }

@@ -1,13 +1,13 @@
 //! Makes the project that the events are sent to: over the API with a personal key, or at the server that runs on a data
 //! directory of this machine, with its secret.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::cli::client::{Server, whole};
 use crate::cli::load::LoadArgs;
-use weir_app::lock::{DirectoryLock, Holder};
+use crate::cli::local;
 
 /// A new project.
 #[derive(Debug)]
@@ -29,8 +29,9 @@ pub(super) async fn make(args: &LoadArgs, name: &str) -> anyhow::Result<Made> {
     let (url, path, key) = match &args.key {
         Some(key) => (args.url.clone(), "api/projects/", key.clone()),
         None => {
-            let (url, secret) = local(args)?;
-            (url, "_internal/project", secret)
+            let advice = "name the data directory of one, or a personal API key with --key, to make a project";
+            let server = local::server(&args.data_dir, advice)?;
+            (server.url, "_internal/project", server.secret)
         }
     };
     let server = Server::new(&url, &key, &args.tls)?;
@@ -40,20 +41,4 @@ pub(super) async fn make(args: &LoadArgs, name: &str) -> anyhow::Result<Made> {
     let token = answer.get("api_token").and_then(Value::as_str);
     let (id, token) = id.zip(token).with_context(|| format!("{url} answers with no project"))?;
     Ok(Made { id, token: token.to_owned(), url })
-}
-
-/// The server that runs on the data directory, and its secret.
-fn local(args: &LoadArgs) -> anyhow::Result<(String, String)> {
-    let directory = args.data_dir.display();
-    let holder = match args.data_dir.is_dir() {
-        true => Some(DirectoryLock::share(&args.data_dir)?),
-        false => None,
-    };
-    match holder {
-        Some(Holder::Server(server)) => Ok((server.url, server.secret)),
-        _ => bail!(
-            "no server runs on {directory}: name the data directory of one, or a personal API key with --key, to make \
-             a project"
-        ),
-    }
 }

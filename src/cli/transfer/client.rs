@@ -6,11 +6,12 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{Full, LengthLimitError};
 use hyper::{Request, header};
 use url::Url;
 
-use crate::cli::client::{Connections, TlsArgs, connections};
+use crate::cli::client::{Connections, TlsArgs, bearer, bounded, connections, retry_after};
+use crate::cli::failure::explain;
 use weir_transfer::server::{ANSWER_MAX_BYTES, Call, Http, NoReply, Reply};
 
 /// A client whose connections are kept open. It follows no redirect.
@@ -38,17 +39,12 @@ impl Client {
             url.path().trim_end_matches('/').is_empty(),
             "{url} has a path; give the address of the server alone, {base}"
         );
-        let mut key = header::HeaderValue::from_str(&format!("Bearer {}", key.trim()))
-            .ok()
-            .context("a key has characters that no key has")?;
-        key.set_sensitive(true);
-        Ok(Self { base, key, http: connections(tls)?, timeout })
+        Ok(Self { base, key: bearer(key)?, http: connections(tls)?, timeout })
     }
 
     async fn once(&self, call: Call) -> Result<Reply, NoReply> {
-        let unreachable = |error: &dyn std::error::Error| NoReply::Unreachable(chain(error));
-        let address = self.base.join(&call.path);
-        let address = address.map_err(|error| unreachable(&error))?;
+        let unreachable = |error: anyhow::Error| NoReply::Unreachable(explain(&error));
+        let address = self.base.join(&call.path).map_err(|error| unreachable(error.into()))?;
         // A path such as `//host/` would lead elsewhere.
         if address.origin() != self.base.origin() {
             return Err(NoReply::Unreachable("the path leads to another host".to_owned()));
@@ -60,18 +56,17 @@ impl Client {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(call.body.unwrap_or_default()));
-        let request = request.map_err(|error| unreachable(&error))?;
-        let response = self.http.request(request).await.map_err(|error| unreachable(&error))?;
+        let request = request.map_err(|error| unreachable(error.into()))?;
+        let response = self.http.request(request).await;
+        let response = response.map_err(|error| unreachable(error.into()))?;
         let status = response.status().as_u16();
-        let retry_after = response.headers().get(header::RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES).collect().await;
-        let body = body.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+        let retry_after = retry_after(response.headers());
+        let body = bounded(response, ANSWER_MAX_BYTES).await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
             true => NoReply::TooLarge,
-            false => NoReply::Unreachable(chain(&*error)),
+            false => unreachable(anyhow::Error::from_boxed(error)),
         })?;
-        let retry_after = retry_after.map(Duration::from_secs);
-        Ok(Reply { status, retry_after, body: body.to_bytes() })
+        Ok(Reply { status, retry_after, body })
     }
 }
 
@@ -88,15 +83,4 @@ impl Http for Client {
     fn pause(&self, duration: Duration) -> BoxFuture<'_, ()> {
         tokio::time::sleep(duration).boxed()
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -1,14 +1,13 @@
 //! The file with the state of a copy: replaced as a whole, so that a copy that ends at any moment leaves the state of some
 //! moment before.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use parking_lot::Mutex;
 
+use crate::cli::files;
 use weir_base::clock::Clock;
 use weir_transfer::state::{Keep, State};
 
@@ -48,15 +47,9 @@ impl Memory {
 
     /// Writes the state.
     pub(super) fn write(&self, state: &State) -> Result<(), String> {
-        let temporary = self.path.with_extension("json.new");
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            file.write_all(state.text().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &self.path)
-        };
         *self.written.lock() = Some(self.clock.monotonic());
-        write().map_err(|error| format!("{}: {error}", self.path.display()))
+        let written = files::replace(&self.path, state.text().as_bytes());
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::json::LineDelimitedWriter;
 use uuid::Uuid;
 
@@ -29,7 +29,6 @@ pub(super) fn broken(error: &impl ToString) -> Cause {
 #[derive(Debug)]
 pub struct Columns {
     batch: RecordBatch,
-    serial: u64,
     columns: Vec<Column>,
 }
 
@@ -43,19 +42,19 @@ enum Column {
 }
 
 impl Columns {
-    pub(super) fn new(batch: &RecordBatch, serial: u64) -> Result<Self, Cause> {
+    pub(super) fn new(batch: &RecordBatch) -> Result<Self, Cause> {
         let columns = batch.columns().iter().map(Column::of).collect::<Result<_, _>>()?;
-        Ok(Self { batch: batch.clone(), serial, columns })
+        Ok(Self { batch: batch.clone(), columns })
     }
 
-    /// A number that other batches of the file do not have.
-    pub fn serial(&self) -> u64 {
-        self.serial
+    /// Names of the columns, in their order. While it is held, columns in another order have another one.
+    pub fn schema(&self) -> &SchemaRef {
+        self.batch.schema_ref()
     }
 
     /// The position of a column.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.batch.schema_ref().index_of(name).ok()
+        self.schema().index_of(name).ok()
     }
 
     /// The text of a value. `None` for NULL, and for columns of types that are not written as text.

@@ -28,7 +28,7 @@ pub(super) fn read(
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     let (mut reader, total) = guarded(|| open(file)).map_err(|error| rows.error(error))?;
     let begun = read_bytes.load(Ordering::Relaxed);
-    let (mut serial, mut done) = (0_u64, 0_u64);
+    let mut done = 0_u64;
     loop {
         let next = guarded(|| reader.next().transpose().map_err(|error| broken(&error)));
         let Some(batch) = next.map_err(|error| rows.error(error))? else { return Ok(()) };
@@ -36,9 +36,8 @@ pub(super) fn read(
         let share = u128::from(size) * u128::from(done) / u128::from(total.max(1));
         let share = u64::try_from(share).unwrap_or(size);
         read_bytes.store(begun.saturating_add(share), Ordering::Relaxed);
-        serial += 1;
         let goes_on = match rows.wanted.columns {
-            true => pass_columns(&batch, serial, rows)?,
+            true => pass_columns(&batch, rows)?,
             false => pass_json(&batch, rows)?,
         };
         if !goes_on {
@@ -68,28 +67,14 @@ fn open(file: File) -> Result<(ParquetRecordBatchReader, u64), Cause> {
     Ok((reader, total))
 }
 
-/// The number of rows of a Parquet file.
-///
-/// # Errors
-///
-/// It is no Parquet file.
-pub fn rows_of(file: &File) -> Result<u64, Cause> {
-    let file = file.try_clone()?;
-    guarded(|| open(file)).map(|(_, rows)| rows)
-}
-
 /// Runs the decoder, which may panic on a damaged file.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
     let result = catch_unwind(AssertUnwindSafe(work));
     result.unwrap_or_else(|_| Err(Cause::Parquet("it is damaged".to_owned())))
 }
 
-fn pass_columns(
-    batch: &RecordBatch,
-    serial: u64,
-    rows: &mut Rows<'_, '_>,
-) -> Result<bool, ReadError> {
-    let columns = Columns::new(batch, serial).map_err(|error| rows.error(error))?;
+fn pass_columns(batch: &RecordBatch, rows: &mut Rows<'_, '_>) -> Result<bool, ReadError> {
+    let columns = Columns::new(batch).map_err(|error| rows.error(error))?;
     Ok((0..batch.num_rows()).all(|row| rows.row(None, Row::Columns(&columns, row))))
 }
 

@@ -7,7 +7,9 @@
 mod persons;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use uuid::Uuid;
@@ -73,8 +75,8 @@ pub(super) struct Posthog {
     persons: Persons,
     /// Finds marks of an earlier import.
     marks: Finder<'static>,
-    /// Number of the batch and positions in it of [`COLUMNS`].
-    positions: (u64, [Option<usize>; COLUMNS.len()]),
+    /// Positions of [`COLUMNS`] in batches of this schema.
+    positions: (Option<SchemaRef>, [Option<usize>; COLUMNS.len()]),
 }
 
 impl Posthog {
@@ -85,13 +87,15 @@ impl Posthog {
             told: Latest::default(),
             persons: Persons::new(options.keep_person_ids),
             marks: Finder::new("\"$import_"),
-            positions: (0, [None; COLUMNS.len()]),
+            positions: (None, [None; COLUMNS.len()]),
         }
     }
 
     fn of_columns<'r>(&mut self, columns: &'r Columns, row: usize) -> Result<Fields<'r>, Refusal> {
-        if self.positions.0 != columns.serial() {
-            self.positions = (columns.serial(), COLUMNS.map(|name| columns.position(name)));
+        let schema = columns.schema();
+        if !self.positions.0.as_ref().is_some_and(|known| Arc::ptr_eq(known, schema)) {
+            let positions = COLUMNS.map(|name| columns.position(name));
+            self.positions = (Some(Arc::clone(schema)), positions);
         }
         let [
             uuid,
@@ -173,7 +177,6 @@ impl Source for Posthog {
 
     fn begin_file(&mut self) {
         self.ids.begin_file();
-        self.positions.0 = 0;
     }
 
     fn row(&mut self, row: &Row<'_>, out: &mut dyn Output) -> Result<(), Refusal> {

@@ -1,8 +1,14 @@
 //! The mappings of all sources: rows as they are documented, and the events that they have to become, written by hand.
 
+use std::io::{Cursor, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 use super::Kind;
 use crate::event::{Event, Marks};
@@ -47,7 +53,11 @@ impl Output for Found {
 }
 
 /// What the content of a file becomes: events and refusals, in order.
-fn import(kind: Kind, options: &Options, content: &str) -> (Vec<Value>, Vec<String>, usize) {
+fn import(
+    kind: Kind,
+    options: &Options,
+    content: impl AsRef<[u8]>,
+) -> (Vec<Value>, Vec<String>, usize) {
     let mut source = kind.source(options);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), content).unwrap();
@@ -67,12 +77,37 @@ fn import(kind: Kind, options: &Options, content: &str) -> (Vec<Value>, Vec<Stri
 
 /// One row, which becomes these events; ids are not compared.
 fn becomes(kind: Kind, row: &Value, expected: Value) {
-    let (mut events, refused, _) = import(kind, &options(), &row.to_string());
+    let (mut events, refused, _) = import(kind, &options(), row.to_string());
     assert_eq!(refused, Vec::<String>::new(), "{row}");
     for event in &mut events {
         event.as_object_mut().unwrap().remove("uuid").unwrap();
     }
     assert_eq!(Value::Array(events), expected, "{kind}: {row}");
+}
+
+/// Goal: each member of an archive has its own order of columns.
+#[test]
+fn members_of_an_archive_may_have_their_columns_in_another_order() {
+    let row = [("event", "e"), ("distinct_id", "d"), ("timestamp", "2024-06-15T14:30:00Z")];
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, order) in [("a.parquet", [0, 1, 2]), ("b.parquet", [2, 0, 1])] {
+        let columns = order.map(|at| {
+            let (name, value) = row[at];
+            (name, Arc::new(StringArray::from(vec![value])) as ArrayRef)
+        });
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        archive.start_file(name, SimpleFileOptions::default()).unwrap();
+        archive.write_all(&writer.into_inner().unwrap()).unwrap();
+    }
+    let archive = archive.finish().unwrap().into_inner();
+    let (events, refused, _) = import(Kind::Posthog, &options(), archive);
+    assert_eq!((events.len(), refused), (2, Vec::<String>::new()));
+    for event in events {
+        let found = (&event["event"], &event["distinct_id"], &event["timestamp"]);
+        assert_eq!(found, (&json!("e"), &json!("d"), &json!("2024-06-15T14:30:00.000000Z")));
+    }
 }
 
 #[test]
@@ -89,7 +124,7 @@ fn posthog() {
             "$import_created_at": "2024-06-15T14:30:01.000000Z"},
         "person_properties": {"p": 1},
     });
-    let (events, refused, _) = import(Kind::Posthog, &options(), &row.to_string());
+    let (events, refused, _) = import(Kind::Posthog, &options(), row.to_string());
     assert_eq!((&events, refused.len()), (&vec![event.clone()], 0));
     // What a person has is told once, and again when it has changed.
     let lines = format!("{row}\n{row}\n{}", row.to_string().replace("{\"p\":1}", "{\"p\":2}"));
@@ -105,7 +140,7 @@ fn posthog() {
         "uuid": uuid, "event": "e", "distinct_id": "d", "timestamp": "2024-06-15T14:30:00.123456Z",
         "properties": {"a": 1}, "person_properties": {"p": 1},
     });
-    assert_eq!(import(Kind::Posthog, &options(), &api.to_string()).0, [plain]);
+    assert_eq!(import(Kind::Posthog, &options(), api.to_string()).0, [plain]);
     let csv = "event,timestamp,distinct_id,$session_id,properties\n\
         e,2024-06-15 14:30:00.123000+00:00,d,s,\"{\"\"a\"\":\"\"x\"\"}\"\n";
     let (events, refused, _) = import(Kind::Posthog, &options(), csv);
@@ -137,7 +172,7 @@ fn persons_of_posthog() {
         .to_string()
     };
     let lines = [row(1, "a", false), row(2, "b", false), row(1, "c", false), row(3, "d", true)];
-    let (events, refused, skipped) = import(Kind::Posthog, &options(), &lines.join("\n"));
+    let (events, refused, skipped) = import(Kind::Posthog, &options(), lines.join("\n"));
     let person = |event: &Value| {
         let properties = event.get("person_properties").cloned();
         (event["distinct_id"].clone(), event["properties"].clone(), properties)
@@ -210,7 +245,7 @@ fn mixpanel() {
     };
     let lines =
         [row(",\"$insert_id\":\"abc\""), row(",\"$insert_id\":\"abc\",\"x\":1"), row(""), row("")];
-    let (events, ..) = import(Kind::Mixpanel, &options(), &lines.join("\n"));
+    let (events, ..) = import(Kind::Mixpanel, &options(), lines.join("\n"));
     assert_eq!(events[0]["uuid"], events[1]["uuid"]);
     // Python: uuid.uuid5(uuid.UUID(bytes=b"posthog_mixpanel"), "abc")
     assert_eq!(events[0]["uuid"], "18e25c17-3e40-5727-8efb-db490c955a63");
@@ -228,7 +263,7 @@ fn amplitude() {
         "user_properties": {"plan": "pro", "initial_utm_source": "EMPTY", "initial_referrer": "https://g"},
         "server_received_time": "2025-07-17 10:36:29",
     });
-    let (events, refused, _) = import(Kind::Amplitude, &options(), &format!("{row}\n{row}"));
+    let (events, refused, _) = import(Kind::Amplitude, &options(), format!("{row}\n{row}"));
     assert_eq!(refused, Vec::<String>::new());
     assert_eq!(events[0]["event"], "$identify");
     assert_eq!(events[0]["properties"], json!({"$anon_distinct_id": "D"}));
@@ -265,9 +300,9 @@ fn amplitude() {
     );
     let session =
         json!({"event_type": "session_start", "event_time": "2025-07-17 10:36:28", "user_id": "u"});
-    assert_eq!(import(Kind::Amplitude, &options(), &session.to_string()).2, 1);
+    assert_eq!(import(Kind::Amplitude, &options(), session.to_string()).2, 1);
     let keeping = Options { keep_sessions: true, ..options() };
-    assert_eq!(import(Kind::Amplitude, &keeping, &session.to_string()).0.len(), 1);
+    assert_eq!(import(Kind::Amplitude, &keeping, session.to_string()).0.len(), 1);
 }
 
 #[test]
@@ -364,8 +399,8 @@ fn ga4() {
     let mut number = known.clone();
     number["event_timestamp"] = json!(1704164645678901_i64);
     number["event_params"][1]["value"]["int_value"] = json!(17041);
-    let first = import(Kind::Ga4, &options(), &known.to_string()).0;
-    let second = import(Kind::Ga4, &options(), &number.to_string()).0;
+    let first = import(Kind::Ga4, &options(), known.to_string()).0;
+    let second = import(Kind::Ga4, &options(), number.to_string()).0;
     assert_eq!(first, second);
     assert_eq!((first.len(), &first[0]["event"]), (2, &json!("$identify")));
 }
@@ -514,7 +549,7 @@ fn what_cannot_be_an_event_is_refused_with_the_reason() {
     ] {
         // Behind a line that tells the kind of file.
         let (events, refused, _) =
-            import(Kind::Posthog, &options(), &format!("{good}\n{row}\n{good}"));
+            import(Kind::Posthog, &options(), format!("{good}\n{row}\n{good}"));
         assert_eq!((events.len(), refused.len()), (2, 1), "{row}");
         assert!(refused[0].contains(reason), "{row}: {refused:?}");
     }

@@ -134,7 +134,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let from = until.unwrap_or(since).max(since);
     let (first, last) = match range(&transfer.source, from).await {
         Ok(Some(range)) => range,
-        Ok(None) => return Ok(()),
+        Ok(None) => return finish(transfer),
         Err(fault) => return transfer.all_left(Kind::Event, fault),
     };
     let (mut walk, mut count) = (Walk::new(from.max(first)), 0_u64);
@@ -157,7 +157,14 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         transfer.state.events_until = Some(reached.0.max(from.0));
         transfer.keep()?;
     }
-    Ok(())
+    finish(transfer)
+}
+
+/// Forgets how far the walk was: the next run begins at the first event again, and so brings those that arrived in the
+/// meantime with an older time.
+fn finish(transfer: &mut Transfer) -> Result<(), Stop> {
+    (transfer.state.events_since, transfer.state.events_until) = (None, None);
+    transfer.keep()
 }
 
 /// The times of the first and of the last event from a time on; `None` without one.
@@ -175,7 +182,7 @@ async fn range(
     if row.get(0).and_then(Value::as_u64) == Some(0) {
         return Ok(None);
     }
-    let at = |place: usize| row.get(place).and_then(Value::as_str).and_then(moment);
+    let at = |place: usize| row.get(place).and_then(Value::as_str).and_then(time::parse_timestamp);
     match (at(1), at(2)) {
         (Some(first), Some(last)) if first <= last => Ok(Some((first, last))),
         _ => {
@@ -183,11 +190,6 @@ async fn range(
             Err(Fault::malformed(&at, "the times of the first and the last event are none"))
         }
     }
-}
-
-/// A time in the forms of both servers.
-fn moment(text: &str) -> Option<UnixMicros> {
-    time::parse_rfc3339(text).or_else(|| time::parse_timestamp(text))
 }
 
 /// Checks that events are those that were asked for, in their order: otherwise some would be missed.
@@ -284,7 +286,7 @@ impl Row {
         let text = |place: usize| row.get(place).and_then(Value::as_str);
         let uuid = text(0).and_then(|id| Uuid::try_parse(id).ok());
         let written = text(3).ok_or_else(|| wrong("no timestamp"))?;
-        let at = moment(written);
+        let at = time::parse_timestamp(written);
         let properties = match row.get(4) {
             Some(Value::String(text)) if !text.is_empty() => text.clone(),
             Some(Value::Object(object)) => json!(object).to_string(),
@@ -337,29 +339,12 @@ async fn send(transfer: &mut Transfer, rows: &[&Row]) -> Result<(), Stop> {
             continue;
         };
         if batch.is_full(event.len()) {
-            post(transfer, &mut batch).await?;
+            transfer.post(&mut batch, Kind::Event).await?;
         }
         batch.add(&event);
+        batch.becomes(Outcome::Made);
     }
-    post(transfer, &mut batch).await
-}
-
-async fn post(transfer: &mut Transfer, batch: &mut Batch) -> Result<(), Stop> {
-    let count = u64::try_from(batch.len()).unwrap_or_default();
-    if count == 0 {
-        return Ok(());
-    }
-    let server = transfer.target.server.clone();
-    let answer = server.put_text("POST", "/batch/", batch.take(), Repeat::Always).await?;
-    let mut dropped = 0;
-    for warning in answer.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-        let events = warning.get("events").and_then(Value::as_u64).unwrap_or_default();
-        let detail = warning.get("detail").and_then(Value::as_str).unwrap_or_default();
-        dropped += events;
-        transfer.report.note(Kind::Event, Outcome::Left, &format!("{events} events"), detail);
-    }
-    transfer.report.count(Kind::Event, Outcome::Made, count.saturating_sub(dropped));
-    Ok(())
+    transfer.post(&mut batch, Kind::Event).await
 }
 
 /// Which of these events the target has.

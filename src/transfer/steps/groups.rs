@@ -35,11 +35,7 @@ pub(crate) async fn types(transfer: &mut Transfer) -> Result<(), Stop> {
                 "event": "$groupidentify", "distinct_id": SENDER, "properties": {"$groups": groups},
             });
             batch.add(&event.to_string());
-            transfer
-                .target
-                .server
-                .put_text("POST", "/batch/", batch.take(), Repeat::Always)
-                .await?;
+            transfer.post(&mut batch, Kind::GroupType).await?;
         }
     }
     let known = targets(transfer).await?;
@@ -177,21 +173,12 @@ async fn send_page(
         });
         let event = event.to_string();
         if batch.is_full(event.len()) {
-            send(transfer, &mut batch).await?;
+            transfer.post(&mut batch, Kind::Group).await?;
         }
         batch.add(&event);
-        let outcome = if is_new { Outcome::Made } else { Outcome::Changed };
-        transfer.report.count(Kind::Group, outcome, 1);
+        batch.becomes(if is_new { Outcome::Made } else { Outcome::Changed });
     }
-    send(transfer, &mut batch).await
-}
-
-async fn send(transfer: &Transfer, batch: &mut Batch) -> Result<(), Stop> {
-    if !batch.is_empty() {
-        let server = &transfer.target.server;
-        server.put_text("POST", "/batch/", batch.take(), Repeat::Always).await?;
-    }
-    Ok(())
+    transfer.post(&mut batch, Kind::Group).await
 }
 
 /// The properties of a group of the target; `None` if it does not exist.

@@ -8,7 +8,6 @@ use crate::batches::{Batch, Only};
 use crate::fault::Fault;
 use crate::pages::Pages;
 use crate::report::Outcome;
-use crate::server::Repeat;
 use crate::state::Kind;
 use crate::transfer::{Stop, Transfer, escaped};
 
@@ -45,9 +44,12 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
             let person = Person::of(transfer, row).await?;
             for event in person.events() {
                 if batch.is_full(event.len()) {
-                    send(transfer, &mut batch).await?;
+                    transfer.post(&mut batch, Kind::Person).await?;
                 }
                 batch.add(&event);
+            }
+            if !person.ids.is_empty() {
+                batch.becomes(Outcome::Sent);
             }
             person.note(transfer);
             unmarked += u64::from(person.is_identified && person.ids.len() == 1);
@@ -55,20 +57,12 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         count += u64::try_from(rows.len()).unwrap_or_default();
         transfer.reached(Kind::Person, count);
     }
-    send(transfer, &mut batch).await?;
+    transfer.post(&mut batch, Kind::Person).await?;
     if unmarked > 0 {
         let reason =
             "they are not marked as identified: each has one distinct id, and so was not merged";
         let name = format!("{unmarked} persons");
         transfer.report.note(Kind::Person, Outcome::Kept, &name, reason);
-    }
-    Ok(())
-}
-
-async fn send(transfer: &Transfer, batch: &mut Batch) -> Result<(), Stop> {
-    if !batch.is_empty() {
-        let server = &transfer.target.server;
-        server.put_text("POST", "/batch/", batch.take(), Repeat::Always).await?;
     }
     Ok(())
 }
@@ -134,12 +128,12 @@ impl Person {
         std::iter::once(begin).chain(merges).collect()
     }
 
+    /// Notes what of it cannot come.
     fn note(&self, transfer: &mut Transfer) {
         let Some(first) = self.ids.first() else {
             let reason = "it has no distinct id that the target can have";
             return transfer.report.note(Kind::Person, Outcome::Left, "", reason);
         };
-        transfer.report.count(Kind::Person, Outcome::Sent, 1);
         if self.long > 0 {
             let reason = format!(
                 "{} of its distinct ids have more than {DISTINCT_ID_MAX_CHARS} characters",
