@@ -157,14 +157,9 @@ pub struct Envelope<'a> {
     pub query_status: (),
 }
 
-/// The answer to the node of an insight.
+/// The fields of every answer to a node besides its results.
 #[derive(Debug, JsonSchema, Serialize)]
-pub struct InsightAnswer {
-    /// Series, edges of paths, rows of a retention, steps of a funnel, what correlates.
-    pub results: insights::Answer,
-    /// Always false.
-    #[serde(rename = "hasMore")]
-    pub has_more: bool,
+pub struct Computed {
     /// Execution times.
     pub timings: Vec<Timing>,
     /// What may explain the answer; absent if there is nothing.
@@ -174,6 +169,19 @@ pub struct InsightAnswer {
     /// The rest.
     #[serde(flatten)]
     pub envelope: Envelope<'static>,
+}
+
+/// The answer to the node of an insight.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct InsightAnswer {
+    /// Series, edges of paths, rows of a retention, steps of a funnel, what correlates.
+    pub results: insights::Answer,
+    /// Always false.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+    /// The rest.
+    #[serde(flatten)]
+    pub computed: Computed,
 }
 
 /// The answer to a node of SQL.
@@ -194,15 +202,9 @@ pub struct SqlNodeAnswer {
     pub limit: Option<u64>,
     /// Rows that the query skips.
     pub offset: u64,
-    /// Execution times.
-    pub timings: Vec<Timing>,
-    /// What may explain the answer; absent if there is nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<Warning>")]
-    pub warnings: Option<Vec<Warning>>,
     /// The rest.
     #[serde(flatten)]
-    pub envelope: Envelope<'static>,
+    pub computed: Computed,
 }
 
 /// The answer to a node that lists selected columns.
@@ -225,15 +227,9 @@ pub struct ListAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub missing_actors_count: Option<u64>,
-    /// Execution times.
-    pub timings: Vec<Timing>,
-    /// What may explain the answer; absent if there is nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<Warning>")]
-    pub warnings: Option<Vec<Warning>>,
     /// The rest.
     #[serde(flatten)]
-    pub envelope: Envelope<'static>,
+    pub computed: Computed,
 }
 
 /// The answer to a node.

@@ -1,8 +1,8 @@
 //! Runs work outside the threads that serve sockets: [`beside`]. Everything that reads or writes a response of
-//! unbounded length goes through here, so that other requests do not wait for it; [`csv::answer`] does this for a
+//! unbounded length goes through here, so that other requests do not wait for it; [`objects::answer`] does this for a
 //! serializable value.
 //!
-//! [`csv::answer`]: crate::csv::answer
+//! [`objects::answer`]: crate::objects::answer
 
 use crate::response::Problem;
 use weir_base::tasks::CpuPool;

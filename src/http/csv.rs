@@ -1,72 +1,18 @@
-//! CSV: tables of pages ([`of_table`]), rows of values ([`of_lines`]), and JSON objects in the format of PostHog's
-//! renderer (djangorestframework-csv): one line per object, nested keys joined by dots, items of lists by their index,
+//! CSV: tables of pages ([`of_table`]), rows of values ([`of_lines`]), and JSON objects ([`of_objects`]) in the format of
+//! PostHog's renderer (djangorestframework-csv): one line per object, nested keys joined by dots, items of lists by their index,
 //! the columns of all objects in alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF
 //! (RFC 4180). Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use hyper::StatusCode;
-use hyper::header::HeaderValue;
-use serde::Serialize;
 use serde_json::Value;
 
-use crate::beside::beside;
-use crate::objects;
-use crate::rendering::Rendering;
-use crate::response::{Problem, Response};
-use weir_base::error::Kind;
-use weir_base::tasks::CpuPool;
-use weir_event::json;
-use weir_query::output::format::Format;
 use weir_query::output::formulas::text_cell;
 use weir_web::chart::table::Table;
 
-/// The media type of CSV responses.
-pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
-
-/// The response with `value` in the format of [`render`], written outside the threads of sockets.
-///
-/// # Errors
-///
-/// The server stops.
-pub(super) async fn answer(
-    cpu: &CpuPool,
-    status: StatusCode,
-    rendering: Rendering,
-    value: impl Serialize + Send + 'static,
-) -> Result<Response, Problem> {
-    beside(cpu, move || Ok(render(status, rendering, &value))).await
-}
-
-/// `value` as JSON or as a file, which has the items of a list, of the `results` of a page, or the one object. For short
-/// values, and for callers that do not block others.
-pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
-    if rendering == Rendering::Json {
-        return Response::json(status, value);
-    }
-    // Serialized to text first, because parts of it may be JSON text already.
-    let text = serde_json::to_vec(value);
-    let value: Value = match text.and_then(|text| json::restore(&text)) {
-        Ok(value) => value,
-        Err(error) => return Problem::of(Kind::Internal, &error).into(),
-    };
-    let rows = match &value {
-        Value::Array(rows) => rows.as_slice(),
-        Value::Object(page) => match page.get("results") {
-            Some(Value::Array(rows)) => rows.as_slice(),
-            _ => std::slice::from_ref(&value),
-        },
-        _ => &[],
-    };
-    match rendering.format() {
-        None | Some(Format::Csv) => Response::bytes(status, MEDIA_TYPE, of_objects(rows)),
-        Some(format) => objects::file(status, format, rows).unwrap_or_else(Response::from),
-    }
-}
-
 /// Objects as a CSV file.
-fn of_objects(rows: &[Value]) -> String {
+pub(super) fn of_objects(rows: &[Value]) -> String {
     let mut columns = Columns::default();
     rows.iter().for_each(|row| columns.add(row));
     let mut text = columns.head();
@@ -75,7 +21,7 @@ fn of_objects(rows: &[Value]) -> String {
 }
 
 /// A table of a page as a CSV file: all rows, numbers in full.
-pub fn of_table(table: &Table) -> Response {
+pub fn of_table(table: &Table) -> String {
     let mut text = String::new();
     line(table.head.iter().map(|name| text_cell(name)), &mut text);
     for row in &table.rows {
@@ -85,18 +31,18 @@ pub fn of_table(table: &Table) -> Response {
         });
         line(cells, &mut text);
     }
-    Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
+    text
 }
 
 /// Rows under a header line of these names, in their order; a row may be shorter than the header.
-pub fn of_lines(head: &[String], lines: &[Vec<Value>]) -> Response {
+pub(super) fn of_lines(head: &[String], lines: &[Vec<Value>]) -> String {
     let mut text = String::new();
     line(head.iter().map(|name| text_cell(name)), &mut text);
     for own in lines {
         let cells = own.iter().chain(std::iter::repeat(&Value::Null)).take(head.len());
         line(cells.map(shown), &mut text);
     }
-    Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
+    text
 }
 
 /// A value as the text of its cell.
@@ -194,23 +140,11 @@ fn cell(index: usize, value: &str, line: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use hyper::StatusCode;
     use serde_json::json;
-    use serde_json::value::RawValue;
 
-    use super::{Columns, of_table, render};
-    use crate::rendering::Rendering;
-    use crate::response::Body;
+    use super::{of_objects as file, of_table};
     use weir_web::chart::series::Unit;
     use weir_web::chart::table::{Cell, Table};
-
-    fn file(rows: &[serde_json::Value]) -> String {
-        let mut columns = Columns::default();
-        rows.iter().for_each(|row| columns.add(row));
-        let mut text = columns.head();
-        rows.iter().for_each(|row| columns.write(row, &mut text));
-        text
-    }
 
     #[test]
     fn tables_have_numbers_in_full_and_no_formulas() {
@@ -226,17 +160,7 @@ mod tests {
             ],
         };
         let expected = "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
-        let Body::Full(file) = of_table(&table).body else { panic!("a body") };
-        assert_eq!(file, expected);
-    }
-
-    /// Texts that are JSON already come from the sender and may have any key.
-    #[test]
-    fn objects_of_senders_become_lines() {
-        let sent = r#"{"a":{"$serde_json::private::RawValue":"not JSON"}}"#;
-        let sent = RawValue::from_string(sent.to_owned()).unwrap();
-        let response = render(StatusCode::OK, Rendering::Csv, &[sent]);
-        assert_eq!(response.status, StatusCode::OK);
+        assert_eq!(of_table(&table), expected);
     }
 
     /// As djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty

@@ -1,17 +1,57 @@
-//! JSON objects, such as the items of a list, as JSON lines, Parquet or Arrow: [`file`], and [`of_rows`] for rows under
-//! names.
+//! JSON objects, such as the items of a list, in the format that a request wants, as JSON or as a file: [`answer`] and
+//! [`render`]; [`of_rows`] for a file of rows under names.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use hyper::StatusCode;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::rendering::media_type;
+use crate::beside::beside;
+use crate::csv;
+use crate::rendering::{Rendering, media_type};
 use crate::response::{Problem, Response};
 use weir_base::error::Kind;
+use weir_base::tasks::CpuPool;
+use weir_event::json;
 use weir_query::output::format::Format;
 use weir_query::output::value_rows;
+
+/// The response with `value` in the format of [`render`], written outside the threads of sockets.
+///
+/// # Errors
+///
+/// The server stops.
+pub(super) async fn answer(
+    cpu: &CpuPool,
+    status: StatusCode,
+    rendering: Rendering,
+    value: impl Serialize + Send + 'static,
+) -> Result<Response, Problem> {
+    beside(cpu, move || Ok(render(status, rendering, &value))).await
+}
+
+/// `value` as JSON or as a file, which has the items of a list, of the `results` of a page, or the one object. For short
+/// values, and for callers that do not block others.
+pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
+    let Some(format) = rendering.format() else { return Response::json(status, value) };
+    // Serialized to text first, because parts of it may be JSON text already.
+    let text = serde_json::to_vec(value);
+    let value: Value = match text.and_then(|text| json::restore(&text)) {
+        Ok(value) => value,
+        Err(error) => return Problem::of(Kind::Internal, &error).into(),
+    };
+    let rows = match &value {
+        Value::Array(rows) => rows.as_slice(),
+        Value::Object(page) => match page.get("results") {
+            Some(Value::Array(rows)) => rows.as_slice(),
+            _ => std::slice::from_ref(&value),
+        },
+        _ => &[],
+    };
+    file(status, format, rows).unwrap_or_else(Response::from)
+}
 
 /// A file with a row per object. In Parquet and Arrow, the columns are the keys of all of them, and lists and objects
 /// are text.
@@ -19,8 +59,9 @@ use weir_query::output::value_rows;
 /// # Errors
 ///
 /// A value has no form in the format: a bug.
-pub fn file(status: StatusCode, format: Format, rows: &[Value]) -> Result<Response, Problem> {
+fn file(status: StatusCode, format: Format, rows: &[Value]) -> Result<Response, Problem> {
     let file = match format {
+        Format::Csv => csv::of_objects(rows).into_bytes(),
         Format::Json | Format::JsonLines => lines(rows),
         format => {
             let objects: Vec<Cow<'_, Map<String, Value>>> = rows.iter().map(as_object).collect();
@@ -42,6 +83,7 @@ pub fn file(status: StatusCode, format: Format, rows: &[Value]) -> Result<Respon
 /// A value has no form in the format: a bug.
 pub fn of_rows(format: Format, names: &[String], rows: &[Vec<Value>]) -> Result<Response, Problem> {
     let file = match format {
+        Format::Csv => csv::of_lines(names, rows).into_bytes(),
         Format::Json | Format::JsonLines => {
             let names = value_rows::distinct(names);
             let object = |row: &Vec<Value>| {
@@ -97,8 +139,10 @@ fn names(objects: &[Cow<'_, Map<String, Value>>]) -> Vec<String> {
 mod tests {
     use hyper::StatusCode;
     use serde_json::json;
+    use serde_json::value::RawValue;
 
-    use super::{file, of_rows};
+    use super::{file, of_rows, render};
+    use crate::rendering::Rendering;
     use crate::response::Body;
     use weir_query::output::format::Format;
 
@@ -115,6 +159,15 @@ mod tests {
         for format in [Format::Parquet, Format::Arrow] {
             file(StatusCode::OK, format, &rows).unwrap();
         }
+    }
+
+    /// Texts that are JSON already come from the sender and may have any key.
+    #[test]
+    fn objects_of_senders_become_lines() {
+        let sent = r#"{"a":{"$serde_json::private::RawValue":"not JSON"}}"#;
+        let sent = RawValue::from_string(sent.to_owned()).unwrap();
+        let response = render(StatusCode::OK, Rendering::Csv, &[sent]);
+        assert_eq!(response.status, StatusCode::OK);
     }
 
     #[test]

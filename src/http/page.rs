@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::budget::Reservation;
 use crate::client_address::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
-use crate::csv;
 use crate::members::{Member, Members};
+use crate::objects;
 use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -95,7 +95,7 @@ impl Page {
     ) -> Result<Response, Problem> {
         let public_url = app.node.config.http.public_url.as_deref();
         let envelope = self.envelope(request, public_url, count, results);
-        csv::answer(&app.node.cpu, StatusCode::OK, rendering, envelope).await
+        objects::answer(&app.node.cpu, StatusCode::OK, rendering, envelope).await
     }
 
     /// The envelope with `results`, one page of a list of `count` items.

@@ -21,45 +21,43 @@ pub enum Rendering {
     Arrow,
 }
 
-/// The formats of files: their names, which are also suffixes of paths, and their media types.
-pub const FILES: [(&str, Rendering, &str); 4] = [
-    ("csv", Rendering::Csv, "text/csv"),
-    ("jsonl", Rendering::JsonLines, "application/x-ndjson"),
-    ("parquet", Rendering::Parquet, "application/vnd.apache.parquet"),
-    ("arrow", Rendering::Arrow, "application/vnd.apache.arrow.stream"),
-];
+/// The formats of SQL, one row each: name, which is also a suffix of paths; variant of [`Format`]; media type, what
+/// follows it in headers, and whether it is a text. All lists and lookups are made from these rows.
+macro_rules! formats {
+    ($($name:literal $format:ident $media_type:literal $charset:literal $is_text:literal;)*) => {
+        /// The formats of SQL, each with its media type; the first is the default.
+        const FORMATS: &[(Format, &str)] = &[$((Format::$format, $media_type)),*];
 
-/// Names of the formats of SQL, as in [`FORMATS`].
-pub const NAMES: [&str; 6] = ["json", "jsonl", "csv", "table", "parquet", "arrow"];
+        /// The names of these formats.
+        pub const NAMES: [&str; FORMATS.len()] = [$($name),*];
 
-/// Formats of the result of SQL; the first is the default.
-pub const FORMATS: [(&str, Format); NAMES.len()] = [
-    ("json", Format::Json),
-    ("jsonl", Format::JsonLines),
-    ("csv", Format::Csv),
-    ("table", Format::Table),
-    ("parquet", Format::Parquet),
-    ("arrow", Format::Arrow),
-];
+        /// The media types of these formats, and whether each is a text; that of lines is there twice.
+        pub(super) const MEDIA_TYPES: &[(&str, bool)] = &[$(($media_type, $is_text)),*];
 
-/// Media types of these formats, and whether each is a text.
-pub(super) const MEDIA_TYPES: &[(&str, bool)] = &[
-    ("application/x-ndjson", true),
-    ("text/csv", true),
-    ("text/plain", true),
-    ("application/vnd.apache.parquet", false),
-    ("application/vnd.apache.arrow.stream", false),
-];
+        /// The format with this name.
+        pub fn named(name: &str) -> Option<Format> {
+            match name {
+                $($name => Some(Format::$format),)*
+                _ => None,
+            }
+        }
 
-/// The media type of a response in this format.
-pub fn media_type(format: Format) -> HeaderValue {
-    HeaderValue::from_static(match format {
-        Format::Json | Format::JsonLines => "application/x-ndjson",
-        Format::Csv => "text/csv; charset=utf-8",
-        Format::Table => "text/plain; charset=utf-8",
-        Format::Parquet => "application/vnd.apache.parquet",
-        Format::Arrow => "application/vnd.apache.arrow.stream",
-    })
+        /// The media type of a response in this format.
+        pub fn media_type(format: Format) -> HeaderValue {
+            HeaderValue::from_static(match format {
+                $(Format::$format => concat!($media_type, $charset),)*
+            })
+        }
+    };
+}
+
+formats! {
+    "json"    Json      "application/x-ndjson"                ""                true;
+    "jsonl"   JsonLines "application/x-ndjson"                ""                true;
+    "csv"     Csv       "text/csv"                            "; charset=utf-8" true;
+    "table"   Table     "text/plain"                          "; charset=utf-8" true;
+    "parquet" Parquet   "application/vnd.apache.parquet"      ""                false;
+    "arrow"   Arrow     "application/vnd.apache.arrow.stream" ""                false;
 }
 
 /// The formats that an endpoint supports.
@@ -67,7 +65,7 @@ pub fn media_type(format: Format) -> HeaderValue {
 pub enum Renderings {
     /// JSON only.
     Json,
-    /// JSON, and those of [`FILES`].
+    /// JSON, and files of rows.
     JsonOrFile,
     /// The endpoint chooses by a field of the body, whatever the request accepts.
     Own,
@@ -116,8 +114,9 @@ impl Rendering {
             "*/*" | "application/*" | "application/json" => Some(Self::Json),
             "text/*" if has_files => Some(Self::Csv),
             other => {
-                let file = FILES.iter().find(|(_, _, media_type)| *media_type == other);
-                file.filter(|_| has_files).map(|(_, rendering, _)| *rendering)
+                let mut files = FORMATS.iter().filter(|(format, _)| format.is_streamed());
+                let file = files.find(|(_, media_type)| *media_type == other);
+                file.filter(|_| has_files).and_then(|(format, _)| Self::of_format(*format))
             }
         });
         wanted.next().ok_or_else(Problem::not_acceptable)
@@ -134,8 +133,19 @@ impl Rendering {
 
     /// The format with this name.
     pub fn named(name: &str) -> Option<Self> {
-        let file = FILES.iter().find(|(own, _, _)| *own == name);
-        file.map(|(_, rendering, _)| *rendering).or((name == "json").then_some(Self::Json))
+        named(name).and_then(Self::of_format)
+    }
+
+    /// The format of responses with the name of this one of SQL; `None` for tables of terminals.
+    fn of_format(format: Format) -> Option<Self> {
+        match format {
+            Format::Json => Some(Self::Json),
+            Format::Csv => Some(Self::Csv),
+            Format::JsonLines => Some(Self::JsonLines),
+            Format::Parquet => Some(Self::Parquet),
+            Format::Arrow => Some(Self::Arrow),
+            Format::Table => None,
+        }
     }
 
     /// The format of the rows in files of SQL; `None` for JSON, which is no file of rows.
@@ -152,12 +162,21 @@ impl Rendering {
 
 #[cfg(test)]
 mod tests {
-    use super::{FORMATS, NAMES, Rendering, Renderings};
+    use super::{FORMATS, NAMES, Rendering, Renderings, media_type, named};
     use crate::response::Response;
 
     #[test]
     fn formats_have_their_names() {
-        assert_eq!(FORMATS.map(|(name, _)| name), NAMES);
+        let formats: Vec<_> = FORMATS.iter().map(|(format, _)| Some(*format)).collect();
+        assert_eq!(NAMES.map(named).to_vec(), formats);
+        for (format, plain) in FORMATS {
+            let media_type = media_type(*format);
+            assert!(media_type.to_str().unwrap().starts_with(plain), "{media_type:?}");
+        }
+        // The name of a suffix and of `format=`: the same, but for tables of terminals.
+        let renderings = NAMES.map(|name| Rendering::named(name).and_then(Rendering::format));
+        let files = FORMATS.iter().map(|(format, _)| format.is_streamed().then_some(*format));
+        assert_eq!(renderings.to_vec(), files.collect::<Vec<_>>());
     }
 
     /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if

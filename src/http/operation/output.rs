@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::beside::beside;
 use crate::budget::{Counted, Memory, Reservation};
-use crate::csv;
+use crate::objects;
 use crate::openapi::{Paging, Shape, Success};
 use crate::page::{Envelope, Page};
 use crate::rendering::Rendering;
@@ -75,7 +75,7 @@ macro_rules! values {
 
             async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
                 let cpu = &reply.app.node.cpu;
-                csv::answer(cpu, StatusCode::$status, reply.rendering, self.0).await
+                objects::answer(cpu, StatusCode::$status, reply.rendering, self.0).await
             }
         }
     )*};
@@ -86,7 +86,7 @@ values! {
     Created(T), CREATED, None;
     /// An object that was changed, and may be changed further; answered with 202.
     Accepted(T), ACCEPTED, None;
-    /// A value that may be long, as JSON, or as CSV if the row of the table permits it.
+    /// A value that may be long, as JSON, or as a file if the row of the table permits it.
     Long(T), OK, None;
     /// All items of a list.
     Whole(Vec<T>), OK, Whole;
@@ -167,7 +167,8 @@ pub(crate) fn as_values<T: Serialize>(
     items.into_iter().map(one).collect()
 }
 
-/// A page of a list; written outside the threads of sockets, as JSON, or as CSV if the row of the table permits it.
+/// A page of a list; written outside the threads of sockets, as JSON, or as a file if the row of the table permits
+/// it.
 #[derive(Debug)]
 pub struct Listed<T> {
     /// The requested page.
@@ -208,7 +209,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Output for Listed<T> {
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         let public_url = reply.app.node.config.http.public_url.as_deref();
         let envelope = self.page.envelope(reply.request, public_url, self.count, self.results);
-        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, envelope).await
+        objects::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, envelope).await
     }
 }
 

@@ -19,7 +19,7 @@ use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::store::problem;
 use crate::rows::{Added, PAGE_MAX_BYTES};
-use crate::{auth, csv};
+use crate::{auth, objects};
 use weir_api::activity as api;
 use weir_base::error::Kind;
 use weir_event::json;
@@ -116,7 +116,7 @@ impl Output for Entries {
         let file = move || {
             let body: Value =
                 json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
-            Ok(csv::render(StatusCode::OK, rendering, &body))
+            Ok(objects::render(StatusCode::OK, rendering, &body))
         };
         beside(&reply.app.node.cpu, file).await
     }

@@ -22,10 +22,9 @@ use crate::page::Page;
 use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::routes::query::answer;
-use crate::routes::query::problems;
+use crate::routes::query::{answer, problems};
 use crate::rows::LONG_PAGE_MAX_BYTES;
-use crate::{csv, fields, objects};
+use crate::{fields, objects};
 use weir_api::events as api;
 use weir_api::nodes::check::check_filters;
 use weir_app::App;
@@ -148,7 +147,9 @@ impl Output for Newest {
                 Ok(Response::counted_json(StatusCode::OK, &rows.within(&events)?))
             }
             Self::All(format, file) => Ok(answer::file(format, file)),
-            Self::File(events) => csv::answer(cpu, StatusCode::OK, reply.rendering, events).await,
+            Self::File(events) => {
+                objects::answer(cpu, StatusCode::OK, reply.rendering, events).await
+            }
             Self::Table(page, table) => {
                 let format = reply.rendering.format().filter(|format| *format != Format::Csv);
                 if let Some(format) = format {
@@ -156,7 +157,7 @@ impl Output for Newest {
                     return beside(cpu, file).await;
                 }
                 let table = api::Table { next: next(&page, page.limit), ..table };
-                csv::answer(cpu, StatusCode::OK, reply.rendering, table).await
+                objects::answer(cpu, StatusCode::OK, reply.rendering, table).await
             }
         }
     }

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::fields::refused;
+use crate::objects;
 use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::input;
 use crate::operation::output::{Output, Reply};
@@ -29,10 +30,8 @@ use crate::page::Page;
 use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::insights::filters::{Sent, parameters};
-use crate::routes::query::problems;
 use crate::routes::query::question::Question;
-use crate::routes::query::status;
-use crate::{csv, objects};
+use crate::routes::query::{problems, status};
 use weir_api::insights::older::{Computed, TrendAnswer};
 use weir_api::insights::series::{Period, Series};
 use weir_api::insights::value::{AsSent, BreakdownValue, Number, PersonsUrl};
@@ -224,12 +223,8 @@ impl Output for SeriesAnswer {
         let cpu = &reply.app.node.cpu;
         match self {
             Self::File(head, lines) => {
-                let format = reply.rendering.format().filter(|format| *format != Format::Csv);
-                let file = move || match format {
-                    Some(format) => objects::of_rows(format, &head, &lines),
-                    None => Ok(csv::of_lines(&head, &lines)),
-                };
-                beside(cpu, file).await
+                let format = reply.rendering.format().unwrap_or(Format::Csv);
+                beside(cpu, move || objects::of_rows(format, &head, &lines)).await
             }
             Self::Answer(answer, further) => {
                 let public_url = reply.app.node.config.http.public_url.as_deref();
@@ -239,7 +234,7 @@ impl Output for SeriesAnswer {
                     format!("{link}{separator}{OFFSET}={further}")
                 });
                 let answer = TrendAnswer { next, ..answer };
-                csv::answer(cpu, StatusCode::OK, reply.rendering, answer).await
+                objects::answer(cpu, StatusCode::OK, reply.rendering, answer).await
             }
         }
     }

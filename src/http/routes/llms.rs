@@ -13,6 +13,7 @@ use crate::page::base_url;
 use crate::request::Request;
 use crate::response::Response;
 use weir_app::App;
+use weir_event::dictionary::TABLES;
 
 /// The texts change only with the version of the program.
 const CACHE: &str = "public, max-age=300";
@@ -55,6 +56,7 @@ impl Guide {
     }
 
     fn text(&self, server: &str) -> String {
+        let tables = TABLES.map(|table| table.name).join(", ");
         let mut text = format!(
             "# Weir\n\n\
              > Event-analytics server: events in over the protocol of PostHog's SDKs, product analytics, feature flags and \
@@ -63,9 +65,11 @@ impl Guide {
              - [Tools for assistants]({server}/mcp): Model Context Protocol, streamable HTTP by POST, the key as Bearer; \
              `?project=ID` chooses a project\n\
              - [Description of the API]({server}/api/schema/): OpenAPI 3.1\n\
-             - SQL: `POST {server}/api/projects/ID/query/` with `{{\"query\": \"SELECT ...\", \"format\": \"csv\"}}`. Tables: \
-             events, sessions, persons, person_distinct_ids, groups, event_definitions, property_definitions, \
-             event_properties, ingestion_warnings; their columns are in information_schema.columns\n\
+             - SQL: `POST {server}/api/projects/ID/query/` with `{{\"query\": \"SELECT ...\", \"format\": \"csv\"}}`, or \
+             `GET {server}/api/projects/ID/query/?query=SELECT...&format=csv`. Tables: {tables}\n\
+             - Columns of the tables with types, meanings and examples: `GET {server}/api/projects/ID/schema/`\n\
+             - Parquet files of the tables, and views of them for DuckDB, for administrators: \
+             `GET {server}/api/projects/ID/files/`\n\
              - [The guide as one text]({server}/llms-full.txt)\n\n\
              ## Topics of the guide\n\n"
         );
@@ -90,6 +94,8 @@ mod tests {
             "(https://a.example/mcp)",
             "(https://a.example/api/schema/)",
             "{\"query\": \"SELECT ...\"",
+            "Tables: events, sessions, ",
+            "/projects/ID/schema/`\n",
             "- queries: SQL\n- flags: flags\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");

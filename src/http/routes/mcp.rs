@@ -9,7 +9,6 @@ mod prompts;
 mod protocol;
 mod resources;
 mod said;
-mod stored;
 mod talk;
 mod token;
 mod tools;
@@ -20,12 +19,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::StatusCode;
 use serde_json::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::{Asker, CURRENT, Principal};
 use crate::fields::{Fields, is_json};
 use crate::request::Request;
 use crate::response::{Problem, Response};
+use crate::routes::mcp::methods::REQUEST_TIMEOUT;
 use crate::routes::mcp::protocol::{Failure, Head, Message};
 use crate::routes::mcp::talk::Talk;
 use crate::routes::mcp::token::Seal;
@@ -95,6 +96,7 @@ pub async fn answer(
 ) -> Result<Response, Problem> {
     let principal = principal(&app.node.metadata.snapshot(), &request, asker, project)?;
     let standing = Standing::of(&app.node.metadata, &principal.key, None);
+    let standing = standing.within(Some(principal.project.id));
     let app = app.on_behalf_of(principal.key.id, standing.clone());
     let throttle = Some(Arc::clone(throttle));
     let answering = answered(&app, (throttle, secret), principal, request);
@@ -113,7 +115,11 @@ pub(super) async fn internal(
     request: Request,
 ) -> Result<Response, Problem> {
     let snapshot = app.node.metadata.snapshot();
-    let wanted = request.query("project").and_then(|id| id.parse().ok()).unwrap_or(1);
+    let unknown = |_| Problem::not_found("There is no such project.");
+    let wanted: i64 = match request.query("project") {
+        Some(id) => id.parse().map_err(unknown)?,
+        None => 1,
+    };
     let id: ProjectId =
         app.node.project(wanted).map_err(|error| Problem::not_found(error.to_string()))?;
     let missing = || Problem::not_found("The project has no user.");
@@ -200,7 +206,9 @@ impl Conversation {
             Err(failure) => return refused(failure),
         };
         let Self { asking, seal, head, throttle } = self;
-        let talk = Talk { asking, seal, revision };
+        // One for all messages of a batch.
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let talk = Talk { asking, seal, revision, deadline };
         match sent {
             Value::Array(_) if !revision.has_batches() => {
                 refused(Failure::request("This revision has no batches: send one message."))

@@ -17,7 +17,7 @@ use crate::fields::{Fields, refused};
 use crate::openapi::{Body, Shape};
 use crate::operation::input::{InBody, input};
 use crate::operation::{Context, Operation};
-use crate::rendering::{FORMATS, NAMES};
+use crate::rendering::{NAMES, named};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query::answer::Answer;
@@ -26,8 +26,7 @@ use weir_api::node::NodeError;
 use weir_api::nodes::check;
 use weir_api::query;
 use weir_app::App;
-use weir_insights::ProjectSettings;
-use weir_insights::saved;
+use weir_insights::{ProjectSettings, saved};
 use weir_metadata::accounts::Project;
 use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
@@ -222,8 +221,7 @@ impl InBody for Question {
 /// Reads the format of the response.
 fn format(fields: &mut Fields) -> Result<Format, Problem> {
     let name = fields.nullable_choice("format", &NAMES)?.flatten();
-    let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
-    Ok(known.map_or(Format::Json, |(_, format)| format))
+    Ok(name.as_deref().and_then(named).unwrap_or(Format::Json))
 }
 
 /// The result of a text of SQL as a file.

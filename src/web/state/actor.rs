@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Properties that name a person, in the order of preference.
-const NAMES: [&str; 3] = ["email", "name", "username"];
+use crate::state::json::{items, text};
+use crate::state::properties::name_of;
 
 /// A person.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,17 +23,15 @@ pub struct ActorRow {
 impl ActorRow {
     /// That of a person in a list of actors.
     pub fn of(person: &Value) -> Self {
-        let text = |name: &str| person.get(name).and_then(Value::as_str).unwrap_or_default();
-        let ids = person.get("distinct_ids").and_then(Value::as_array);
-        let ids = ids.into_iter().flatten().filter_map(Value::as_str);
+        let ids = items(person, "distinct_ids").iter().filter_map(Value::as_str);
         let ids: Vec<String> = ids.map(str::to_owned).collect();
-        let property = |name: &&str| person.get("properties")?.get(*name)?.as_str();
-        let name = NAMES.iter().find_map(property).or(ids.first().map(String::as_str));
+        let name = person.get("properties").and_then(Value::as_object).and_then(name_of);
+        let name = name.or(ids.first().map(String::as_str));
         Self {
-            uuid: text("uuid").to_owned(),
-            name: name.unwrap_or_else(|| text("uuid")).to_owned(),
+            uuid: text(person, "uuid").to_owned(),
+            name: name.unwrap_or_else(|| text(person, "uuid")).to_owned(),
             value: person.get("value_at_data_point").and_then(Value::as_f64),
-            created_at: text("created_at").to_owned(),
+            created_at: text(person, "created_at").to_owned(),
             distinct_ids: ids,
         }
     }

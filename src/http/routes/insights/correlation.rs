@@ -23,8 +23,6 @@ use weir_api::insights::older::CorrelationAnswer;
 use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
 use weir_api::nodes::check::parse;
-use weir_insights::InsightError;
-use weir_insights::ProjectSettings;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
 use weir_insights::correlation::legacy::{
@@ -33,6 +31,7 @@ use weir_insights::correlation::legacy::{
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
 use weir_insights::selection::Unit;
+use weir_insights::{InsightError, ProjectSettings};
 
 parameters! {
     /// Parameters of a correlation.

@@ -21,12 +21,11 @@ use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelsActorsQuery;
 use weir_api::nodes::check::parse;
 use weir_event::json;
-use weir_insights::ProjectSettings;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
-use weir_insights::legacy;
 use weir_insights::legacy::Filter;
+use weir_insights::{ProjectSettings, legacy};
 
 /// Parameters that select persons of a funnel; they do not identify the funnel.
 const OF_STEPS: [&str; 8] = [

@@ -7,8 +7,8 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::csv;
 use crate::fields::refused;
+use crate::objects;
 use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::Context;
 use crate::operation::input::{InBoth, Parts};
@@ -22,10 +22,9 @@ use crate::routes::query::actors;
 use weir_api::insights::older as api;
 use weir_base::error::Kind;
 use weir_event::json;
-use weir_insights::ProjectSettings;
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
-use weir_insights::{Actor, InsightError, legacy};
+use weir_insights::{Actor, InsightError, ProjectSettings, legacy};
 
 /// Input that selects persons of an insight: its filters and those of the point, and a page.
 #[derive(Debug)]
@@ -154,7 +153,7 @@ impl Output for People {
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
         let cpu = &reply.app.node.cpu;
         if reply.rendering == Rendering::Csv {
-            return csv::answer(cpu, StatusCode::OK, reply.rendering, self.people).await;
+            return objects::answer(cpu, StatusCode::OK, reply.rendering, self.people).await;
         }
         let body = api::PersonsOfPoint {
             initial: self.link(reply, 0),
@@ -164,7 +163,7 @@ impl Output for People {
             next: self.next(reply),
             results: vec![api::People { count: self.people.len(), people: self.people }],
         };
-        csv::answer(cpu, StatusCode::OK, reply.rendering, body).await
+        objects::answer(cpu, StatusCode::OK, reply.rendering, body).await
     }
 }
 
@@ -185,7 +184,7 @@ impl Output for PeopleOfNumber {
         let next = people.next(reply);
         let results = vec![api::People { count: people.people.len(), people: people.people }];
         let body = api::PersonsOfNumber { next, results };
-        csv::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, body).await
+        objects::answer(&reply.app.node.cpu, StatusCode::OK, reply.rendering, body).await
     }
 }
 
@@ -210,10 +209,10 @@ impl Output for PeopleOfRow {
         let result: Vec<api::PersonOfRow> = rows.collect();
         let cpu = &reply.app.node.cpu;
         if reply.rendering == Rendering::Csv {
-            return csv::answer(cpu, StatusCode::OK, reply.rendering, result).await;
+            return objects::answer(cpu, StatusCode::OK, reply.rendering, result).await;
         }
         let body = api::PersonsOfRow { missing_persons: 0, next, result };
-        csv::answer(cpu, StatusCode::OK, reply.rendering, body).await
+        objects::answer(cpu, StatusCode::OK, reply.rendering, body).await
     }
 }
 

@@ -17,13 +17,12 @@ use crate::routes::insights::people::{OfPoint, People, PeopleOfRow, find};
 use crate::routes::insights::{URLS_MAX_BYTES, address, invalid, plain, problem, told};
 use weir_api::insights::older::RetentionAnswer;
 use weir_api::insights::retention::Row;
-use weir_insights::ProjectSettings;
 use weir_insights::insight::ActorsOf;
-use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 use weir_insights::retention::Retention;
 use weir_insights::retention::actors::RowSelection;
 use weir_insights::retention::legacy::retention_query;
+use weir_insights::{ProjectSettings, legacy};
 
 /// The parameter with the index of a row, and the parameter with its values of the breakdown.
 const ROW: &str = "selected_interval";

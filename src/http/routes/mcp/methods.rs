@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use crate::response::Problem;
 use crate::routes::mcp::protocol::{Failure, Revision};
@@ -14,8 +15,9 @@ use crate::routes::mcp::{prompts, resources};
 use weir_api::node::nearest::hint;
 use weir_web::parts::clipped;
 
-/// Longest time of one request. Each query has a limit of its own, but a tool may have several.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(3);
+/// Longest time of one request. Each query has a limit of its own, but a tool may have several, and a batch has several
+/// messages.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// The methods of all revisions, those that begin and those that do not.
 const METHODS: [&str; 8] = [
@@ -43,18 +45,22 @@ pub(super) fn is_analytics(method: &str) -> bool {
 ///
 /// # Errors
 ///
-/// There is no such method, or parameters are wrong.
+/// There is no such method, parameters are wrong, or the time of the request has ended.
 pub(super) async fn answer(
     talk: &Talk,
     method: &str,
     params: &Map<String, Value>,
 ) -> Result<Value, Failure> {
-    let timed_out = |_| {
+    let timed_out = || {
         let detail = "The request took longer than 3 minutes. Ask for a shorter time or less.";
         Failure::server(StatusCode::GATEWAY_TIMEOUT, detail)
     };
-    let result = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(chosen(talk, method, params)));
-    let mut result = result.await.map_err(timed_out)??;
+    // What begins too late, in a batch, would be tried once, and could make a change.
+    if Instant::now() >= talk.deadline {
+        return Err(timed_out());
+    }
+    let result = timeout_at(talk.deadline, Box::pin(chosen(talk, method, params)));
+    let mut result = result.await.map_err(|_| timed_out())??;
     if talk.revision.has_no_beginning()
         && let Value::Object(fields) = &mut result
     {

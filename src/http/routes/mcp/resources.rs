@@ -1,7 +1,7 @@
 //! Resources: saved insights and dashboards, each with its numbers as text. Their URIs are
 //! `weir://project/1/insights/12` and `weir://project/1/dashboards/3`, with the ids of the API.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::auth;
 use crate::operation::output::Items;
@@ -12,12 +12,10 @@ use crate::routes::documents::listed::List;
 use crate::routes::documents::results::{Frame, Question, question_of};
 use crate::routes::mcp::protocol::Failure;
 use crate::routes::mcp::said::{Grid, Said};
-use crate::routes::mcp::stored::text;
 use crate::routes::mcp::talk::Talk;
 use crate::routes::mcp::tools::insights::{ROWS_MAX, shown};
 use crate::routes::pages::insights::boards::placed;
 use crate::routes::pages::insights::load::saved;
-use crate::routes::query::answer::rows;
 use crate::routes::query::insight::kept_or_computed;
 use crate::routes::store::problem;
 use weir_metadata::documents::{Document, Kind};
@@ -96,13 +94,13 @@ async fn items<K: DocumentKind>(talk: &Talk, list: List<K>) -> Result<(Vec<Value
 /// A document in the list.
 fn resource(talk: &Talk, kind: &str, own: &Value) -> Value {
     let id = own.get("id").and_then(Value::as_i64).unwrap_or_default();
-    let name =
-        [text(own, "name"), text(own, "derived_name")].into_iter().find(|name| !name.is_empty());
+    let text = |name: &str| own.get(name).and_then(Value::as_str).unwrap_or_default();
+    let name = [text("name"), text("derived_name")].into_iter().find(|name| !name.is_empty());
     let single = kind.trim_end_matches('s');
     let name = name.map_or_else(|| format!("{single} {id}"), |name| clipped(name, 200));
     json!({
         "uri": uri(talk, kind, id), "name": name, "title": name, "mimeType": "text/plain",
-        "description": format!("{single} {}", clipped(text(own, "description"), 300)).trim_end(),
+        "description": format!("{single} {}", clipped(text("description"), 300)).trim_end(),
     })
 }
 
@@ -186,7 +184,8 @@ async fn insight(
         }
         Some(Question::Rows(node)) => {
             let (answer, _) = kept_or_computed(app, project, &node).await?;
-            let said = Said::new("Rows").with(Grid::of_rows(rows(&answer)?, rows_max));
+            let rows = talk.asking.rows_of(answer).await?;
+            let said = Said::new("Rows").with(Grid::of_rows(rows, rows_max));
             match node.get("query").and_then(Value::as_str) {
                 Some(sql) => said.by_sql(Ok(sql.to_owned())),
                 None => said,
@@ -203,7 +202,7 @@ async fn board(talk: &Talk, document: &Document) -> Result<String, Problem> {
     let own = saved(document, &asking.app.node.metadata.snapshot());
     let page = talk.address(&links::dashboard(asking.project(), document.id));
     let mut told = format!("Dashboard {}\n{}\nPage: {page}", own.title(), own.description);
-    let frame = Frame::of_filters(Map::new(), &asking.asker.key).over(document);
+    let frame = Frame::default().over(document);
     let tiles = placed(asking, document).await?;
     for (number, placed) in tiles.iter().enumerate() {
         let part = match &placed.tile {

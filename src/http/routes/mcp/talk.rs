@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tokio::time::Instant;
+
 use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::mcp::protocol::Revision;
@@ -18,6 +20,8 @@ pub(super) struct Talk {
     pub(super) seal: Seal,
     /// The revision of the messages.
     pub(super) revision: Revision,
+    /// When the time of the request ends.
+    pub(super) deadline: Instant,
 }
 
 impl fmt::Debug for Talk {

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::beside::beside;
 use crate::operation::Operation;
 use crate::operation::output::Items;
-use crate::rendering::{FORMATS, Rendering};
+use crate::rendering::Rendering;
 use crate::response::{Problem, Response};
 use crate::routes::pages::visit::{Asking, Sent, Visit, file};
 use crate::routes::query::answer::Answer;
 use crate::routes::query::{Query, answer};
-use crate::{csv, objects, page};
+use crate::{csv, objects, page, rendering};
 use weir_api::query::Rows;
 use weir_base::error::Kind;
 use weir_query::output::format::Format;
@@ -55,7 +55,8 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
 ) -> Result<Sent, Problem> {
     let (mut rows, mut held) = (Vec::new(), asking.memory().reservation());
     loop {
-        let page = page::Page { limit: ROWS_MAX, offset: rows.len() };
+        let limit = ROWS_MAX.saturating_sub(rows.len());
+        let page = page::Page { limit, offset: rows.len() };
         let found = asking.perform(list(page)).await?;
         let has_next = found.has_next();
         let read = move || found.into_items(&mut held).map(|part| (part, held));
@@ -76,7 +77,7 @@ pub(super) async fn of_list<O: Operation<Out: Items + 'static>>(
 /// A file with one row per object.
 pub(super) fn of_objects(rows: &[Value], (name, format): (&str, &str)) -> Result<Sent, Problem> {
     let rendering = Rendering::named(format).unwrap_or(Rendering::Json);
-    Ok(named(csv::render(StatusCode::OK, rendering, &rows), name, format))
+    Ok(named(objects::render(StatusCode::OK, rendering, &rows), name, format))
 }
 
 /// Whether a list that is the same as some SQL is a file of that SQL: of all rows, with columns that keep their types.
@@ -90,8 +91,8 @@ pub(super) async fn of_sql(
     sql: &str,
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
-    let of = FORMATS.iter().find(|(own, _)| *own == format).map(|(_, of)| *of);
-    let of = of.filter(|of| of.is_streamed()).unwrap_or(Format::JsonLines);
+    let of = rendering::named(format).filter(|of| of.is_streamed());
+    let of = of.unwrap_or(Format::JsonLines);
     let response = match asking.perform(Query::file(sql, of)).await? {
         Answer::File(of, file) => answer::file(of, file),
         _ => return Err(Problem::not_acceptable()),
@@ -107,7 +108,10 @@ pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Se
         table.rows.iter().map(|row| row.iter().map(value).collect()).collect()
     };
     let response = match format {
-        "csv" => csv::of_table(table),
+        "csv" => {
+            let media_type = rendering::media_type(Format::Csv);
+            Response::bytes(StatusCode::OK, media_type, csv::of_table(table))
+        }
         "json" => {
             let body = json!({"columns": table.head, "results": rows()});
             Response::json(StatusCode::OK, &body)

@@ -22,14 +22,14 @@ use crate::rendering::Rendering;
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::flag_events::Subscribers;
-use crate::routes::query::Query;
 use crate::routes::query::answer::{Answer, rows};
-use crate::routes::query::problems;
+use crate::routes::query::{Query, problems};
 use weir_api::query::Rows;
 use weir_app::App;
 use weir_base::attempts::Attempts;
 use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
+use weir_insights::cache;
 use weir_metadata::sessions::Session;
 use weir_query::kernel::engine::Engine;
 use weir_web::parts;
@@ -253,10 +253,21 @@ impl Asking {
     ///
     /// Those of the query; 413 for a result that is too long for a page.
     pub async fn sql(&self, sql: &str) -> Result<Rows, Problem> {
-        let answer = match self.perform(Query::rows(sql)).await? {
-            Answer::Node(told) => told.answer,
-            _ => return Err(Problem::not_acceptable()),
-        };
+        match self.perform(Query::rows(sql)).await? {
+            Answer::Node(told) => self.rows_of(told.answer).await,
+            _ => Err(Problem::not_acceptable()),
+        }
+    }
+
+    /// The rows of a result that consists of rows. Their memory is counted until the page is complete.
+    ///
+    /// # Errors
+    ///
+    /// 413 for a result that is too long for a page; 503 if the memory budget is used up.
+    pub(in crate::routes) async fn rows_of(
+        &self,
+        answer: Arc<cache::Answer>,
+    ) -> Result<Rows, Problem> {
         if answer.results.len() > ANSWER_MAX_BYTES {
             return Err(too_long());
         }

@@ -14,8 +14,7 @@ use crate::operation::Context;
 use crate::response::{Problem, Response};
 use crate::routes::persons::LISTED_IDS_MAX;
 use crate::routes::persons::body::listed;
-use crate::routes::query::answer;
-use crate::routes::query::problems;
+use crate::routes::query::{answer, problems};
 use weir_base::error::Kind;
 use weir_identity::IdentityError;
 use weir_metadata::accounts::Project;
@@ -73,7 +72,7 @@ impl Export {
             let export = Writing { found: &found, project: &project, parts };
             if let Err(error) = export.write(format) {
                 // An error here means that the client has gone.
-                let _ = parts.blocking_send(Err(error.into()));
+                let _ = parts.blocking_send(Err(error));
             }
         });
         Ok(Self { file: file.await.map_err(problems::problem)?, format })
@@ -93,7 +92,7 @@ struct Writing<'w> {
 }
 
 impl Writing<'_> {
-    fn write(&self, format: Format) -> Result<(), IdentityError> {
+    fn write(&self, format: Format) -> Result<(), QueryError> {
         match format {
             Format::Csv => self.csv(),
             Format::Json | Format::JsonLines => self.lines(),
@@ -101,19 +100,21 @@ impl Writing<'_> {
         }
     }
 
-    /// Calls `add` for each person, until the reader is gone. A `Break` of `add` means the same.
-    fn each(&self, mut add: impl FnMut(Value) -> ControlFlow<()>) -> Result<(), IdentityError> {
+    /// Calls `add` for each person, until it fails, or the reader is gone: a `Break` means that.
+    fn each(
+        &self,
+        mut add: impl FnMut(Value) -> Result<ControlFlow<()>, QueryError>,
+    ) -> Result<(), QueryError> {
         let mut failed = None;
         self.found.each(LISTED_IDS_MAX, |person, ids| {
-            match serde_json::to_value(listed(self.project, person, ids)) {
-                Ok(row) => add(row),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            let row = serde_json::to_value(listed(self.project, person, ids));
+            let row = row.map_err(IdentityError::from).map_err(QueryError::from);
+            row.and_then(&mut add).unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
         })?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        failed.map_or(Ok(()), Err)
     }
 
     fn send(&self, part: Vec<u8>) -> ControlFlow<()> {
@@ -131,81 +132,55 @@ impl Writing<'_> {
         }
     }
 
-    fn csv(&self) -> Result<(), IdentityError> {
+    fn csv(&self) -> Result<(), QueryError> {
         let mut columns = Columns::default();
         self.each(|row| {
             columns.add(&row);
-            match self.parts.is_closed() {
+            Ok(match self.parts.is_closed() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
-            }
+            })
         })?;
         let (mut text, mut line) = (columns.head().into_bytes(), String::new());
         self.each(|row| {
             line.clear();
             columns.write(&row, &mut line);
             text.extend_from_slice(line.as_bytes());
-            self.send_full(&mut text)
+            Ok(self.send_full(&mut text))
         })?;
         let _ = self.send(text);
         Ok(())
     }
 
-    fn lines(&self) -> Result<(), IdentityError> {
+    fn lines(&self) -> Result<(), QueryError> {
         let mut text = Vec::new();
         self.each(|row| {
             text.extend_from_slice(row.to_string().as_bytes());
             text.push(b'\n');
-            self.send_full(&mut text)
+            Ok(self.send_full(&mut text))
         })?;
         let _ = self.send(text);
         Ok(())
     }
 
-    fn typed(&self, format: Format) -> Result<(), IdentityError> {
-        let mut failed = None;
-        let written = self.typed_rows(format, &mut failed);
-        // The type of errors of this crate has none for files: the reader gets it, and the log.
-        if let Some(error) = failed {
-            let error =
-                QueryError::Invalid(format!("the answer has no form in this format: {error}"));
-            let _ = self.parts.blocking_send(Err(error));
-        }
-        written
-    }
-
-    fn typed_rows(&self, format: Format, failed: &mut Option<String>) -> Result<(), IdentityError> {
-        let mut file = match ValueFile::new(format, &COLUMNS) {
-            Ok(file) => file,
-            Err(error) => {
-                *failed = Some(error.to_string());
-                return Ok(());
-            }
-        };
+    fn typed(&self, format: Format) -> Result<(), QueryError> {
+        // What cannot be written is a bug, and no mistake of the client.
+        let mut file =
+            ValueFile::new(format, &COLUMNS).map_err(|error| QueryError::Internal(error.into()))?;
         let mut rows: Vec<Vec<Value>> = Vec::with_capacity(ROWS);
-        let mut add = |rows: &mut Vec<Vec<Value>>| match file.add(rows) {
-            Ok(part) => {
-                rows.clear();
-                self.send(part)
-            }
-            Err(error) => {
-                *failed = Some(error.to_string());
-                ControlFlow::Break(())
-            }
+        let mut add = |rows: &mut Vec<Vec<Value>>| -> Result<ControlFlow<()>, QueryError> {
+            let part = file.add(rows).map_err(|error| QueryError::Internal(error.into()))?;
+            rows.clear();
+            Ok(self.send(part))
         };
         self.each(|row| {
             rows.push(cells(row));
-            if rows.len() < ROWS { ControlFlow::Continue(()) } else { add(&mut rows) }
+            if rows.len() < ROWS { Ok(ControlFlow::Continue(())) } else { add(&mut rows) }
         })?;
-        if add(&mut rows).is_break() {
+        if add(&mut rows)?.is_break() {
             return Ok(());
         }
-        match file.finish() {
-            Ok(part) => {
-                let _ = self.send(part);
-            }
-            Err(error) => *failed = Some(error.to_string()),
-        }
+        let _ = self.send(file.finish().map_err(|error| QueryError::Internal(error.into()))?);
         Ok(())
     }
 }

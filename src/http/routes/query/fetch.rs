@@ -12,7 +12,7 @@ use crate::openapi::{Parameter, Shape, Success};
 use crate::operation::input::{InQuery, Needed, input};
 use crate::operation::output::{Output, Reply};
 use crate::operation::{Context, Operation};
-use crate::rendering::{FORMATS, MEDIA_TYPES, NAMES, media_type};
+use crate::rendering::{MEDIA_TYPES, NAMES, media_type, named};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::query::{answer, file_of};
@@ -33,8 +33,7 @@ impl InQuery for Wanted {
         if sent.is_empty() {
             return Ok(Self(Format::Json));
         }
-        let known = FORMATS.iter().find(|(known, _)| *known == sent);
-        known.map(|(_, format)| Self(*format)).ok_or_else(|| {
+        named(&sent).map(Self).ok_or_else(|| {
             let detail = format!("There is no such format; there is {}.", NAMES.join(", "));
             refused(name, "invalid_choice", detail)
         })

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::auth::Principal;
-use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::query::answer::{Answer, NodeAnswer};
 use crate::routes::query::problems::insight_problem;
 use crate::routes::query::question::Question;
 use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
-use weir_api::node::NodeError;
 use weir_app::App;
-use weir_insights::{InsightError, ProjectSettings, cache};
+use weir_insights::{ProjectSettings, cache};
 use weir_metadata::accounts::Project;
 use weir_wire::query_node;
 

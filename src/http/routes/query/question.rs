@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fields::refused;
 use crate::response::Problem;
 use crate::routes::query::actors::{ActorsQuestion, SOURCES};
-use crate::routes::query::problems::invalid;
+use crate::routes::query::problems::{insight_problem, invalid};
 use crate::routes::query::unknown;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -194,7 +194,7 @@ pub(super) fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
         InsightError::Node(error) if error.field == "query" && is_absent => {
             refused("query__query", "required", error.detail)
         }
-        error => problem(error),
+        error => insight_problem(error),
     })
 }
 

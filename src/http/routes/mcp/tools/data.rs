@@ -1,6 +1,6 @@
 //! Tools for the data themselves: `schema`, what events, properties and tables there are, and `sql`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::response::Problem;
 use crate::routes::definition_parameters::{Names, Terms, Truth};
 use crate::routes::mcp::said::{Grid, Said};
 use crate::routes::mcp::talk::{Talk, limit, of_argument};
-use crate::routes::{event_definitions, property_definitions};
+use crate::routes::{event_definitions, property_definitions, schema};
 use weir_api::definitions::{EventDefinition, PropertyDefinition};
 use weir_api::node::nearest::hint;
 use weir_api::nodes::tools::{SchemaArguments, SqlArguments};
@@ -20,6 +20,9 @@ use weir_web::parts::{clipped, literal, page, query};
 
 /// Rows of lists of definitions.
 const DEFINITIONS: (usize, usize) = (100, 500);
+
+/// Most columns of a table of SQL; of events each property with a column of its own is one.
+const COLUMNS_MAX: usize = 500;
 
 /// Rows of SQL.
 const ROWS: (usize, usize) = (100, 1000);
@@ -35,10 +38,6 @@ const SAMPLED_MAX_CHARS: usize = 16_384;
 
 /// Most examples of a property, and the characters of each.
 const EXAMPLES: (usize, usize) = (3, 60);
-
-/// The columns of the tables that SQL has.
-const COLUMNS: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
-                       WHERE table_schema <> 'information_schema' ORDER BY table_name, ordinal_position LIMIT 500";
 
 /// The tool `schema`.
 pub(in crate::routes::mcp) async fn schema(
@@ -66,8 +65,12 @@ async fn all(talk: &Talk, search: Terms, most: usize) -> Result<Said, Problem> {
     let count = |own: &EventDefinition| counts.get(&own.name).copied().unwrap_or_default();
     events.sort_by_key(|own| std::cmp::Reverse(count(own)));
     let rows = events.into_iter().map(|own| {
-        let count = counts.get(&own.name).copied().unwrap_or_default();
-        vec![json!(own.name), json!(count), json!(own.last_seen_at), json!(own.notes.description)]
+        vec![
+            json!(own.name),
+            json!(count(&own)),
+            json!(own.last_seen_at),
+            json!(own.notes.description),
+        ]
     });
     let head = ["event", "in 30 days", "last seen", "description"];
     let mut said = Said::new(
@@ -85,14 +88,12 @@ async fn all(talk: &Talk, search: Terms, most: usize) -> Result<Said, Problem> {
         said = said.with(grid);
     }
     if asking.may("query:read") && search.0.is_empty() {
-        let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for row in asking.sql(COLUMNS).await?.results {
-            let text = |at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default();
-            let column = format!("{} {}", text(1), text(2));
-            tables.entry(text(0).to_owned()).or_default().push(column);
-        }
-        for (name, columns) in tables {
-            said = said.noting(format!("Table of SQL: {name} ({})", columns.join(", ")));
+        for table in asking.perform(schema::List::default()).await?.0.tables {
+            let columns = table.columns.into_iter().filter(|own| own.in_sql);
+            let rows =
+                columns.map(|own| vec![json!(own.name), json!(own.r#type), json!(own.description)]);
+            let title = format!("Table of SQL: {}. {}", table.name, table.description);
+            said = said.with(Grid::new(&title, &["column", "type", "meaning"], rows, COLUMNS_MAX));
         }
     }
     Ok(said.at(talk.page("data-management/events")))

@@ -15,7 +15,6 @@ use crate::routes::feature_flags::filter::Filters;
 use crate::routes::feature_flags::preview::{Apply, Preview};
 use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
 use crate::routes::mcp::said::{Grid, Said};
-use crate::routes::mcp::stored::{items, percent, text};
 use crate::routes::mcp::talk::{Talk, limit, of_argument};
 use weir_api::flags::{FlagPreview, TestedEvaluation};
 use weir_api::insights::value::Number;
@@ -23,7 +22,9 @@ use weir_api::node::nearest::hint;
 use weir_api::nodes::tools::{FlagChangeArguments, FlagExplainArguments, FlagsListArguments};
 use weir_base::error::Kind;
 use weir_metadata::flags::StoredFlag;
-use weir_web::parts::{clipped, plain, query};
+use weir_web::parts::{clipped, query};
+use weir_web::sentences::conditions_text;
+use weir_web::state::flag_filters::{FlagFilters, Variant};
 
 /// Flags of a list, usual and most.
 const FLAGS: (usize, usize) = (50, 200);
@@ -42,13 +43,13 @@ pub(in crate::routes::mcp) async fn list(
     let found = talk.asking.perform(feature_flags::List { filters, order: None, page }).await?;
     let count = found.count;
     let rows = found.rows.into_values().into_iter().map(|own| {
-        let variants = variants(&own.filters);
+        let filters = FlagFilters::of(&own.filters);
         vec![
             json!(own.key),
             json!(own.id),
             json!(own.active),
-            json!(conditions(&own.filters)),
-            json!(variants),
+            json!(conditions_text(&filters.conditions)),
+            json!(variants(&filters.variants)),
             json!(own.status),
             json!(own.name),
         ]
@@ -62,27 +63,10 @@ pub(in crate::routes::mcp) async fn list(
     Ok(said.at(talk.page(&format!("feature_flags{path}"))))
 }
 
-/// The conditions of a flag in short.
-fn conditions(filters: &Value) -> String {
-    let one = |condition: &Value| {
-        let filters = items(condition, "properties").iter().map(|filter| {
-            let operator = filter.get("operator").and_then(Value::as_str).unwrap_or("exact");
-            let value = filter.get("value").map(plain).unwrap_or_default();
-            format!("{} {operator} {value}", text(filter, "key"))
-        });
-        let filters: Vec<String> = filters.collect();
-        let of = if filters.is_empty() { "all".to_owned() } else { filters.join(" and ") };
-        format!("{} of {of}", percent(condition))
-    };
-    let groups: Vec<String> = items(filters, "groups").iter().map(one).collect();
-    if groups.is_empty() { "none".to_owned() } else { groups.join("; ") }
-}
-
 /// The variants of a flag in short.
-fn variants(filters: &Value) -> String {
-    let list = filters.pointer("/multivariate/variants").and_then(Value::as_array);
-    let one = |own: &Value| format!("{} {}", text(own, "key"), percent(own));
-    list.map(Vec::as_slice).unwrap_or_default().iter().map(one).collect::<Vec<_>>().join(", ")
+fn variants(all: &[Variant]) -> String {
+    let one = |own: &Variant| format!("{} {} %", own.key, own.percent);
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The flag of this key or id.
@@ -255,7 +239,8 @@ fn rollout(
             }
         };
     };
-    let mut groups = items(&flag.filters, "groups").to_vec();
+    let groups = flag.filters.get("groups").and_then(Value::as_array);
+    let mut groups = groups.cloned().unwrap_or_default();
     let at = match (condition, groups.len()) {
         (Some(at), count) if at < count => at,
         (None, 1) => 0,

@@ -19,12 +19,11 @@ use crate::routes::pages::insights::load::{listed, saved, saved_of};
 use crate::routes::pages::insights::saved::new_board;
 use crate::routes::pages::insights::{Computed, computed};
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, wrong};
+use crate::routes::query::insight::kept_or_computed;
 use crate::routes::query::problems;
-use crate::routes::query::{answer, insight};
 use crate::routes::store::problem;
 use weir_api::query::Rows;
 use weir_app::App;
-use weir_metadata::accounts::Project;
 use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_web::insight::dashboard::{HEIGHT, Tile};
 use weir_web::insight::links::Links;
@@ -206,11 +205,10 @@ async fn shown(
     app: &App,
     (question, tile): (Result<Option<Question>, Problem>, &Tile),
 ) -> Markup {
-    let project = &asking.asker.project;
     match question {
         Err(problem) => failed(problem.detail()),
         Ok(None) => html! { p class="quiet" { "This insight has no query." } },
-        Ok(Some(Question::Rows(node))) => match rows(app, project, &node).await {
+        Ok(Some(Question::Rows(node))) => match rows(asking, app, &node).await {
             Ok(answer) => sql::saved(&answer, tile.query(), false),
             Err(problem) => failed(problem.detail()),
         },
@@ -242,8 +240,8 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
     }
 }
 
-/// The rows of a query node.
-pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Rows, Problem> {
-    let (answer, _) = insight::kept_or_computed(app, project, node).await?;
-    beside(&app.node.cpu, move || answer::rows(&answer)).await
+/// The rows of a query node, with the data that `app` holds.
+pub(super) async fn rows(asking: &Asking, app: &App, node: &Value) -> Result<Rows, Problem> {
+    let (answer, _) = kept_or_computed(app, &asking.asker.project, node).await?;
+    asking.rows_of(answer).await
 }

@@ -23,8 +23,6 @@ use crate::routes::pages::visit::{
     Asking, Later, Page, Sent, Visit, apart, form as read_form, see_other, wrong,
 };
 use crate::routes::store::problem;
-use weir_app::App;
-use weir_metadata::accounts::Project;
 use weir_metadata::documents::{Document, Kind as Stored};
 use weir_web::insight::arrange::insight as settings;
 use weir_web::insight::form::form_at;
@@ -95,8 +93,8 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
 /// its place.
 pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
-    let (app, project, document) = (&asking.app, &asking.asker.project, document_of(visit).await?);
-    let own = saved(&document, &app.node.metadata.snapshot());
+    let document = document_of(visit).await?;
+    let own = saved(&document, &asking.app.node.metadata.snapshot());
     let asked = question_of(&document.fields, &Frame::default());
     let question = match &asked {
         Ok(Some(SavedQuery::Insight(node))) => stored::question(node).map(with_usual),
@@ -107,7 +105,7 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
         return by_form(visit, (&document, &own), (question, kept)).await;
     }
     if let Some(format) = files::wanted(visit)? {
-        return as_file(app, project, asked?, (&own, format)).await;
+        return as_file(asking, asked?, (&own, format)).await;
     }
     let mut page = Page::new(own.title(), head(asking, &own, None));
     page.end = settings_of(asking, (&document, &own)).await?;
@@ -265,15 +263,15 @@ fn by_sql(
 
 /// The result of a saved insight as a file.
 async fn as_file(
-    app: &App,
-    project: &Project,
+    asking: &Asking,
     asked: Option<SavedQuery>,
     (own, format): (&Saved, &'static str),
 ) -> Result<Sent, Problem> {
+    let (app, project) = (&asking.app, &asking.asker.project);
     let none = || Problem::not_found("This insight has no numbers.");
     match asked.ok_or_else(none)? {
         SavedQuery::Rows(node) => {
-            let answer = rows(app, project, &node).await?;
+            let answer = rows(asking, app, &node).await?;
             beside(&app.node.cpu, move || files::of_answer(&answer, ("query", format))).await
         }
         SavedQuery::Insight(node) => {
@@ -303,7 +301,7 @@ async fn unsaid(
     };
     match asked {
         None => html! { div class="empty" { h2 { "This insight has no query" } } },
-        Some(SavedQuery::Rows(node)) => match rows(app, project, &node).await {
+        Some(SavedQuery::Rows(node)) => match rows(asking, app, &node).await {
             Ok(answer) => {
                 let link = |format: &str| {
                     format!("{}?format={format}", links::saved(project.id.0, short_id))
