@@ -49,7 +49,7 @@
 //!    [`weir_ingest::Pipeline::accept`], detached from the connection, so that a disconnect interrupts no request half
 //!    way. `accept` is the whole write path; read it first.
 //! 2. `Pipeline::admit` refuses a request beyond the memory budget, before any work. The permit that it returns grows
-//!    and shrinks with the memory that the body actually needs (`ingest/budget.rs`, `memory_estimate.rs`).
+//!    and shrinks with the memory that the body actually needs (`ingest/budget.rs`, `ingest/memory_estimate.rs`).
 //! 3. [`weir_ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function from bytes to
 //!    columns: [`weir_wire::encoding::Decoder::decode`] undoes compression and wrapping, and converts spans to events
 //!    ([`weir_wire::otlp`]), [`weir_ingest::prepare::Preparer::prepare`] reads the tape of [`weir_ingest::tape`],
@@ -324,7 +324,7 @@
 //! - No part of a statement is ignored silently.
 //!   `query/guard/ignored.rs`
 //! - Nor is a field of a node, of a filter or of a body.
-//!   `insights/known/tests.rs`, `http/openapi/bodies.rs`, `tests/server/unknown_fields.rs`
+//!   `api/nodes/check/tests.rs`, `http/openapi/bodies.rs`, `tests/server/unknown_fields.rs`
 //! - No pattern of a user takes more memory or time than its limits, and no query the threads of others.
 //!   `event/pattern.rs`, `query/guard/aside.rs`, `query/guard/watched.rs`, `tests/server/patterns.rs`
 //! - A function of ClickHouse behaves as documented for it; one with the same name and another behaviour is refused.
@@ -380,7 +380,7 @@
 //! - operator of properties: `event/predicate/operator.rs`.
 //! - property of flags: `flags/definition.rs`, its checks: `metadata/flag_rules.rs`.
 //! - product query, such as an insight: [`weir_insights`]: request, plan, JSON of the result; its fields:
-//!   `insights/known/`.
+//!   `api/nodes/`.
 //! - table for SQL: `query`, registered in `query/kernel/view.rs`.
 //! - function for SQL: its class in `query/guard/functions.rs`.
 //! - inferred type of a property: `ingest/definitions/value_type.rs`.

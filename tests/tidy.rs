@@ -219,6 +219,25 @@ fn nothing_panics_outside_tests() {
     });
 }
 
+/// The map, `src/lib.rs`, names files and directories from `src` or from the root of the workspace on.
+#[test]
+fn paths_of_the_map_exist() {
+    let map = fs::read_to_string(root().join("lib.rs")).expect("the map is readable");
+    let is_path =
+        |text: &&str| (text.contains('/') || text.ends_with(".rs")) && !text.contains(' ');
+    let (mut count, mut errors) = (0, Vec::new());
+    for (number, line) in (1..).zip(map.lines()) {
+        for path in line.split('`').skip(1).step_by(2).filter(is_path) {
+            count += 1;
+            if !root().join(path).exists() && !root().join("..").join(path).exists() {
+                errors.push(format!("src/lib.rs:{number}: there is no {path}"));
+            }
+        }
+    }
+    assert!(count > 100, "the map is not what this test reads");
+    report(&errors);
+}
+
 /// One file under `src`.
 struct Source {
     /// From `src` on, with slashes.

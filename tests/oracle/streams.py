@@ -67,8 +67,8 @@ compare("duckdb, jsonl", f"read_json('{lines.name}', format = 'newline_delimited
 
 parquet = fetched("parquet")
 compare("duckdb, parquet", f"read_parquet('{parquet.name}')")
-table = pyarrow.parquet.read_table(parquet.name)
-compare("pyarrow, parquet", "table")
+arrow_table = pyarrow.parquet.read_table(parquet.name)
+compare("pyarrow, parquet", "arrow_table")
 frame = polars.read_parquet(parquet.name)
 compare("polars, parquet", "frame")
 metadata = pyarrow.parquet.ParquetFile(parquet.name).metadata
@@ -76,11 +76,11 @@ sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.n
 assert len(sizes) > 1 and max(sizes) < 32 << 20, sizes
 
 arrow = fetched("arrow")
-table = pyarrow.ipc.open_stream(arrow.name).read_all()
-assert [str(field.type) for field in table.schema] == [
+arrow_table = pyarrow.ipc.open_stream(arrow.name).read_all()
+assert [str(field.type) for field in arrow_table.schema] == [
     "string", "string", "string", "timestamp[us, tz=UTC]", "string", "double", "string",
-], table.schema
-compare("pyarrow, arrow", "table")
+], arrow_table.schema
+compare("pyarrow, arrow", "arrow_table")
 frame = polars.read_ipc_stream(arrow.name)
 compare("polars, arrow", "frame")
 sys.exit(failed)

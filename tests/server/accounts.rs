@@ -28,8 +28,7 @@ fn denied(detail: &str) -> Value {
 
 /// A key with these scopes; returns its value.
 fn key_with(server: &TestServer, scopes: Value) -> String {
-    let key = server.post(KEYS, &json!({"label": "test", "scopes": scopes})).created();
-    key["value"].as_str().expect("a value").to_owned()
+    server.key(&json!({"label": "test", "scopes": scopes}))
 }
 
 #[test]
@@ -270,14 +269,14 @@ fn the_user_behind_the_key_is_told_and_changed() {
     let uuid = me["uuid"].as_str().unwrap();
     assert_eq!(server.get(&format!("/api/users/{uuid}/")).json(), me);
     assert_eq!(server.get("/api/users/0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d/").status, 404);
-    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
-    let changed = server
-        .patch("/api/users/@me/", &json!({"first_name": "Ann", "set_current_team": other["id"]}));
+    let (other, _) = server.project("Other");
+    let changed =
+        server.patch("/api/users/@me/", &json!({"first_name": "Ann", "set_current_team": other}));
     assert_eq!(
         (&changed.json()["first_name"], &changed.json()["team"]["id"]),
-        (&json!("Ann"), &other["id"])
+        (&json!("Ann"), &json!(other))
     );
-    assert_eq!(server.get("/api/projects/@current/").json()["id"], other["id"]);
+    assert_eq!(server.get("/api/projects/@current/").json()["id"], other);
     assert_eq!(server.patch("/api/users/@me/", &json!({"set_current_team": 99})).status, 400);
     assert_eq!(server.patch("/api/users/@me/", &json!({"email": "nobody"})).status, 400);
 }

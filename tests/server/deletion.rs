@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{Answer, KEY, TestServer, patiently};
+use crate::harness::{Answer, KEY, TestServer, patiently, run};
 use crate::sdk::tools;
 
 const PERSONS: &str = "/api/projects/@current/persons/";
@@ -21,7 +21,7 @@ const EVENTS: &str = "/api/projects/@current/events/";
 
 /// Nothing happens to files by itself: no merge, no further pass over deleted events after the
 /// first.
-const STILL: [(&str, &str); 3] = [
+pub(crate) const STILL: [(&str, &str); 3] = [
     ("WEIR_COMPACTION_INTERVAL", "1h"),
     ("WEIR_DELETION_INTERVAL", "1h"),
     ("WEIR_COMPACTION_FILES_MIN", "1000"),
@@ -110,15 +110,17 @@ fn timeline_events(server: &TestServer, id: &str) -> u64 {
 }
 
 /// Ids of events in the live files, read by DuckDB.
-fn in_files(server: &TestServer) -> BTreeSet<Uuid> {
+pub(crate) fn in_files(server: &TestServer) -> BTreeSet<Uuid> {
+    let files = server.files();
+    if files.is_empty() {
+        return BTreeSet::new();
+    }
     let script = "import duckdb, sys\n\
                   for row in duckdb.execute('SELECT uuid FROM read_parquet(?)', [sys.argv[1:]])\
                   .fetchall(): print(row[0])";
     let mut command = Command::new(tools().join("readers/bin/python"));
-    let output = command.arg("-c").arg(script).args(server.files()).output().expect("python");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    text.lines().map(|line| line.parse().expect("a uuid")).collect()
+    command.arg("-c").arg(script).args(files);
+    run(command).lines().map(|line| line.parse().expect("a uuid")).collect()
 }
 
 /// All Parquet files of the events table, live or not.

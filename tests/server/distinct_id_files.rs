@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::harness::{TestServer, patiently};
-use crate::s3::{MOVED_TO, moving, run};
+use crate::harness::{TestServer, patiently, run};
+use crate::s3::{MOVED_TO, moving};
 use crate::sdk::tools;
 use crate::support::bucket::{Moto, settings};
 

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::harness::{KEY, TOKEN, TestServer, binary};
+use crate::harness::{KEY, TOKEN, TestServer, binary, run};
 use crate::sdk::tools;
 
 fn weir(arguments: &[&str], directory: &Path) -> Output {
@@ -112,8 +112,7 @@ fn what_leaves_comes_back_equal() {
     for (script, arguments) in [(WITHOUT_X, &[][..]), (COMPARE, &["first", "second"])] {
         let mut command = Command::new(&python);
         command.arg("-c").arg(script).args(arguments).current_dir(at);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        run(command);
     }
     // The same as JSON lines.
     let lines = ["--format", "posthog-jsonl", "--out", "lines.jsonl"];

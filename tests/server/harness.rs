@@ -244,10 +244,7 @@ impl TestServer {
 
     /// Live files of the events table, as `weir inspect` prints them.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let output = self.weir(&["inspect", "--files"]).output().expect("weir inspect");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).expect("UTF-8");
-        text.lines().map(PathBuf::from).collect()
+        run(self.weir(&["inspect", "--files"])).lines().map(PathBuf::from).collect()
     }
 
     /// Sends a request over HTTP; see [`Client::send`].
@@ -290,8 +287,20 @@ impl TestServer {
 
     /// Writes what is in memory to files.
     pub(crate) fn flush(&self) {
-        let flushed = self.weir(&["flush"]).output().expect("weir flush");
-        assert!(flushed.status.success(), "{flushed:?}");
+        run(self.weir(&["flush"]));
+    }
+
+    /// Makes a project of this name; returns its id and its token.
+    pub(crate) fn project(&self, name: &str) -> (i64, String) {
+        let made = self.post("/api/projects/", &serde_json::json!({"name": name})).created();
+        let token = made["api_token"].as_str().expect("a token").to_owned();
+        (made["id"].as_i64().expect("an id"), token)
+    }
+
+    /// Makes a personal API key with this label and these scopes; returns its value.
+    pub(crate) fn key(&self, body: &Value) -> String {
+        let made = self.post("/api/personal_api_keys/", body).created();
+        made["value"].as_str().expect("a value").to_owned()
     }
 
     /// POST of JSON with the personal API key.
@@ -456,6 +465,14 @@ impl Drop for TestServer {
 pub(crate) fn binary() -> PathBuf {
     let other = std::env::var_os("WEIR_TEST_BINARY").map(PathBuf::from);
     other.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weir")))
+}
+
+/// Standard output of a command, which must succeed.
+pub(crate) fn run(mut command: Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (said, failed) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {failed}");
+    String::from_utf8(said).expect("UTF-8")
 }
 
 /// How long something is away or slow in a test: `WEIR_TEST_{what}_OUTAGE_SECONDS`, or this short time.

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{TOKEN, TestServer, binary, patiently};
+use crate::harness::{TOKEN, TestServer, binary, patiently, run};
 use crate::sdk::tools;
 
 /// A directory of files to import, and what is remembered of imports.
@@ -34,10 +34,9 @@ impl Files {
 
     /// Runs a script of Python with PyArrow in the directory.
     fn python(&self, script: &str) {
-        let python = tools().join("readers/bin/python");
-        let output = Command::new(python).args(["-c", script]).current_dir(self.0.path()).output();
-        let output = output.expect("Python");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut command = Command::new(tools().join("readers/bin/python"));
+        command.args(["-c", script]).current_dir(self.0.path());
+        run(command);
     }
 
     fn command(&self, server: &TestServer, from: &str, files: &[&Path]) -> Command {
@@ -387,10 +386,8 @@ fn a_rehearsal_sends_nothing() {
         "event,distinct_id,timestamp\nbuy,u,2024-01-02 03:04:05\nbuy,,2024-01-02\n",
     );
     let mut command = Command::new(binary());
-    let output =
-        command.arg("import").arg(&file).args(["--from", "csv", "--dry-run"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    command.arg("import").arg(&file).args(["--from", "csv", "--dry-run"]);
+    let said = run(command);
     assert!(said.contains(r#""event":"buy","distinct_id":"u""#), "{said}");
     assert!(said.contains("refused    1: it has no distinct_id"), "{said}");
     assert!(said.contains("2024-01-02T03:04:05.000000Z to 2024-01-02T03:04:05.000000Z"), "{said}");

@@ -97,8 +97,7 @@ fn imported_events_keep_their_times() {
 #[test]
 fn what_a_list_returns_is_the_same_event_elsewhere() {
     let mut server = TestServer::start();
-    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
-    let other = other["api_token"].as_str().expect("a token").to_owned();
+    let (_, other) = server.project("Other");
     batch(
         &server,
         &json!({"api_key": TOKEN, "sent_at": "2026-01-01T00:00:00Z", "batch": [

@@ -158,8 +158,6 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
         false,
     ),
     ("P/scheduled_changes/", "", true),
-    ("P/files/", "", true),
-    ("P/schema/", "", true),
     ("P/schema/", "table=persons", false),
     ("P/scheduled_changes/", "model_name=FeatureFlag&record_id=FLAG", true),
 ];

@@ -43,8 +43,7 @@ fn key_with(server: &TestServer, scopes: &Value, projects: Option<Value>) -> Str
     if let Some(projects) = projects {
         body["scoped_teams"] = projects;
     }
-    let made = server.post("/api/personal_api_keys/", &body).created();
-    made["value"].as_str().expect("a value").to_owned()
+    server.key(&body)
 }
 
 /// Three persons, of whom two sign up and one pays; one comes back on the next day.

@@ -50,34 +50,20 @@ fn send(server: &TestServer, count: usize) {
     }
 }
 
-/// A key with these rights; its value and its id.
-fn key(server: &TestServer, rights: &Value) -> (String, String) {
-    let made = server.post(KEYS, rights).created();
-    (made["value"].as_str().unwrap().to_owned(), made["id"].to_string().replace('"', ""))
-}
-
-/// A second project, its id and its token.
-fn other_project(server: &TestServer, name: &str) -> (String, String) {
-    let made = server.post("/api/projects/", &json!({"name": name}));
-    assert_eq!(made.status, 201, "{made}");
-    let made = made.json();
-    (made["id"].to_string(), made["api_token"].as_str().unwrap().to_owned())
-}
-
 #[test]
 fn a_key_opens_its_projects_and_nothing_else() {
     let server = start(&[]);
     let address = server.postgres();
-    let (other, other_token) = other_project(&server, "Other Shop");
+    let (other, other_token) = server.project("Other Shop");
+    let other = other.to_string();
     let body =
         json!({"api_key": other_token, "batch": [{"event": "secret", "distinct_id": "spy"}]});
     let sent =
         server.send("POST", "/batch/", &[("content-type", "application/json")], body.to_string());
     assert_eq!(sent.status, 200);
     assert_eq!(server.capture(&events(3)).status, 200);
-    let scope = |scopes: &[&str]| key(&server, &json!({"label": "x", "scopes": scopes})).0;
-    let (narrow, _) =
-        key(&server, &json!({"label": "x", "scopes": ["query:read"], "scoped_teams": [1]}));
+    let scope = |scopes: &[&str]| server.key(&json!({"label": "x", "scopes": scopes}));
+    let narrow = server.key(&json!({"label": "x", "scopes": ["query:read"], "scoped_teams": [1]}));
     let (reader, writer, person) =
         (scope(&["query:read"]), scope(&["query:write"]), scope(&["person:read"]));
     for (key, database, expected) in [
@@ -161,26 +147,25 @@ fn a_session_ends_with_its_key() {
     let server = start(&[]);
     send(&server, 400);
     let address = server.postgres();
-    let rights = json!({"label": "x", "scopes": ["query:read"]});
-    let ((value, id), (slow_value, slow_id)) = (key(&server, &rights), key(&server, &rights));
+    let key = || {
+        let made = server.post(KEYS, &json!({"label": "x", "scopes": ["query:read"]})).created();
+        let path = format!("{KEYS}{}/", made["id"].to_string().replace('"', ""));
+        (made["value"].as_str().unwrap().to_owned(), path)
+    };
+    let ((value, path), (slow_value, slow_path)) = (key(), key());
     let mut session = Session::open(address, &value, "1").unwrap();
     let mut idle = Session::open(address, &value, "1").unwrap();
+    let mut slow = Session::open(address, &slow_value, "1").unwrap();
     let mut other = Session::open(address, KEY, "1").unwrap();
     assert_eq!(session.rows("SELECT 1").unwrap(), [["1"]]);
-    let code = thread::scope(|scope| {
-        let running = scope.spawn(|| {
-            let mut slow = Session::open(address, &slow_value, "1").unwrap();
-            slow.rows(SLOW).unwrap_err().code
-        });
-        let is_running = || (server.metric("weir_postgres_connections") >= 4).then_some(());
-        patiently(is_running).expect("the slow statement's connection");
-        for id in [&id, &slow_id] {
-            assert_eq!(server.delete(&format!("{KEYS}{id}/")).status, 204);
-        }
-        running.join().unwrap()
-    });
+    slow.send_query(SLOW);
+    // Time for it to begin.
+    thread::sleep(Duration::from_millis(300));
+    for path in [&path, &slow_path] {
+        assert_eq!(server.delete(path).status, 204);
+    }
     // One that ran, the next statement, and a session that waits.
-    assert_eq!(code, "28000");
+    assert_eq!(slow.answer().unwrap_err().code, "28000");
     assert_eq!(session.rows("SELECT 1").unwrap_err().code, "28000");
     let ended = within(Duration::from_secs(15), || idle.is_over().then_some(()));
     ended.expect("the idle session ends");
@@ -276,15 +261,15 @@ fn a_clean_end_waits_for_statements() {
     send(&server, 60);
     let address = server.postgres();
     let mut idle = Session::open(address, KEY, "1").unwrap();
+    let mut session = Session::open(address, KEY, "1").unwrap();
+    session.send_query(
+        "SELECT count(*) FROM events a, events b, events c, events d \
+         WHERE a.uuid || b.uuid <= c.uuid || d.uuid",
+    );
+    // Time for it to begin.
+    thread::sleep(Duration::from_millis(300));
     let rows = thread::scope(|scope| {
-        let running = scope.spawn(move || {
-        let mut session = Session::open(address, KEY, "1").unwrap();
-        session.send_query("SELECT count(*) FROM events a, events b, events c, events d WHERE a.uuid || b.uuid <= c.uuid || d.uuid");
-        session.answer().map(|answer| answer.rows.len())
-    });
-        patiently(|| (server.metric("weir_postgres_connections") == 2).then_some(()))
-            .expect("both");
-        thread::sleep(Duration::from_millis(300));
+        let running = scope.spawn(move || session.answer().map(|answer| answer.rows.len()));
         server.stop();
         running.join().unwrap()
     });

@@ -11,18 +11,12 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{Answer, KEY, TOKEN, TestServer, binary, patiently};
+use crate::deletion::STILL;
+use crate::harness::{Answer, KEY, TOKEN, TestServer, binary, patiently, run};
 use crate::sdk::tools;
 use crate::support::forms;
 
 const GIVEN: &str = "phc_a_token_that_clients_have";
-
-/// Nothing happens to files by itself.
-const STILL: [(&str, &str); 3] = [
-    ("WEIR_COMPACTION_INTERVAL", "1h"),
-    ("WEIR_DELETION_INTERVAL", "1h"),
-    ("WEIR_COMPACTION_FILES_MIN", "1000"),
-];
 
 /// Everything happens all the time.
 const BUSY: [(&str, &str); 7] = [
@@ -37,12 +31,6 @@ const BUSY: [(&str, &str); 7] = [
 
 fn create(server: &TestServer, body: &Value) -> Answer {
     server.post("/api/projects/", body)
-}
-
-fn project(server: &TestServer, name: &str) -> (i64, String) {
-    let made = create(server, &json!({"name": name})).created();
-    let token = made["api_token"].as_str().expect("a token").to_owned();
-    (made["id"].as_i64().expect("an id"), token)
 }
 
 fn send(server: &TestServer, token: &str, events: &[(Uuid, String)]) -> Answer {
@@ -69,14 +57,12 @@ fn rows_in(files: &[String]) -> BTreeMap<i64, u64> {
                   for row in duckdb.execute('SELECT project_id, count(*) FROM read_parquet(?) GROUP BY ALL', \
                   [sys.argv[1:]]).fetchall(): print(row[0], row[1])";
     let mut command = Command::new(tools().join("readers/bin/python"));
-    let output = command.arg("-c").arg(script).args(files).output().expect("python");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    command.arg("-c").arg(script).args(files);
     let row = |line: &str| {
         let (project, count) = line.split_once(' ').expect("two");
         (project.parse().expect("a project"), count.parse().expect("a count"))
     };
-    text.lines().map(row).collect()
+    run(command).lines().map(row).collect()
 }
 
 fn events_in_files(server: &TestServer) -> BTreeMap<i64, u64> {
@@ -90,10 +76,8 @@ fn persons_in_files(server: &TestServer) -> BTreeMap<i64, u64> {
                   for file in deltalake.DeltaTable(sys.argv[1]).file_uris(): print(file)";
     let mut command = Command::new(tools().join("readers/bin/python"));
     let table = server.data_dir().join("tables/persons");
-    let output = command.arg("-c").arg(script).arg(table).output().expect("python");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    rows_in(&text.lines().map(str::to_owned).collect::<Vec<_>>())
+    command.arg("-c").arg(script).arg(table);
+    rows_in(&run(command).lines().map(str::to_owned).collect::<Vec<_>>())
 }
 
 fn uuids(server: &TestServer) -> BTreeSet<Uuid> {
@@ -168,13 +152,25 @@ fn a_deleted_project_is_in_no_answer_and_leaves_the_files() {
     let answer = server.delete("/api/projects/2/");
     assert_eq!((answer.status, answer.body.len()), (204, 0), "{answer}");
     let expected: BTreeSet<Uuid> = own.iter().map(|(uuid, _)| *uuid).collect();
+    // Whether the deletion is in the log, from which on a flush leaves the project out.
+    let mut is_logged = false;
     for state in ["at once", "after a crash", "after an end"] {
         is_gone(&server, 2, GIVEN, state);
         assert_eq!(uuids(&server), expected, "{state}");
         assert_eq!(persons(&server), before, "{state}");
         match state {
-            "at once" => server.kill(),
-            _ => server.stop(),
+            "at once" => {
+                is_logged = server.stderr().contains("a project is deleted");
+                server.kill();
+            }
+            _ => {
+                let logged = patiently(|| {
+                    is_logged |= server.stderr().contains("a project is deleted");
+                    is_logged.then_some(())
+                });
+                logged.expect("the deletion is logged");
+                server.stop();
+            }
         }
         server.restart();
     }
@@ -199,7 +195,7 @@ fn a_deleted_project_is_in_no_answer_and_leaves_the_files() {
     let again = create(&server, &json!({"name": "Shop", "api_token": GIVEN}));
     assert_eq!((again.status, &again.json()["code"]), (400, &json!("unique")), "{again}");
     assert_eq!(again.json()["attr"], "api_token");
-    let (id, token) = project(&server, "Another");
+    let (id, token) = server.project("Another");
     assert_eq!(id, 3);
     let path = format!("/api/projects/{id}/events/");
     assert_eq!(server.get(&path).json()["results"], json!([]));
@@ -226,7 +222,7 @@ fn deletions_of_projects_survive_kills() {
     let mut random = StdRng::seed_from_u64(seed);
     let mut own: BTreeSet<Uuid> = BTreeSet::new();
     let mut gone = Vec::new();
-    let (mut other, mut token) = project(&server, "other");
+    let (mut other, mut token) = server.project("other");
     let mut known: Vec<(Value, Value)> = Vec::new();
     for round in 0..6 {
         for _ in 0..random.random_range(1..4) {
@@ -252,7 +248,7 @@ fn deletions_of_projects_survive_kills() {
         assert!(known.iter().all(|person| now.contains(person)), "{known:?} {now:?}");
         known = now;
         if is_deleted {
-            (other, token) = project(&server, "other");
+            (other, token) = server.project("other");
         }
         for (id, token) in &gone {
             is_gone(&server, *id, token, &format!("round {round}"));
@@ -273,7 +269,7 @@ fn deletions_of_projects_survive_kills() {
 #[test]
 fn senders_race_with_the_deletion() {
     let server = TestServer::start_with(&BUSY);
-    let (id, token) = project(&server, "busy");
+    let (id, token) = server.project("busy");
     let statuses: BTreeSet<u16> = thread::scope(|scope| {
         let senders: Vec<_> = (0..4_u64)
             .map(|number| {
@@ -307,14 +303,10 @@ fn senders_race_with_the_deletion() {
 #[test]
 fn only_admins_delete_projects_of_their_own() {
     let server = TestServer::start();
-    let (id, _) = project(&server, "Shop");
-    let key = |body: &Value| {
-        let made = server.post("/api/personal_api_keys/", body).created();
-        made["value"].as_str().expect("a value").to_owned()
-    };
-    let reads =
-        key(&json!({"label": "reads", "scopes": ["project:read", "event_definition:write"]}));
-    let limited = key(&json!({"label": "limited", "scopes": ["*"], "scoped_teams": [id]}));
+    let (id, _) = server.project("Shop");
+    let scopes = ["project:read", "event_definition:write"];
+    let reads = server.key(&json!({"label": "reads", "scopes": scopes}));
+    let limited = server.key(&json!({"label": "limited", "scopes": ["*"], "scoped_teams": [id]}));
     let path = format!("/api/projects/{id}/");
     for key in ["", reads.as_str(), limited.as_str(), "phx_nobody"] {
         let bearer = format!("Bearer {key}");

@@ -2,20 +2,13 @@
 //! other projects stay, and nothing comes back. Expectations come from the times that were sent; DuckDB reads the files.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use chrono::{DateTime, Duration, NaiveTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{TOKEN, TestServer, patiently};
-use crate::sdk::tools;
-
-const STILL: [(&str, &str); 3] = [
-    ("WEIR_COMPACTION_INTERVAL", "1h"),
-    ("WEIR_DELETION_INTERVAL", "1h"),
-    ("WEIR_COMPACTION_FILES_MIN", "1000"),
-];
+use crate::deletion::{STILL, in_files};
+use crate::harness::{TOKEN, TestServer, patiently, run};
 
 /// Days that are kept.
 const DAYS: i64 = 5;
@@ -141,26 +134,10 @@ fn check(
     assert!(texts(&values, "name").is_subset(&secrets), "{state}: values");
 }
 
-fn in_files(server: &TestServer) -> BTreeSet<Uuid> {
-    let files = server.files();
-    if files.is_empty() {
-        return BTreeSet::new();
-    }
-    let script = "import duckdb, sys\n\
-                  for row in duckdb.execute('SELECT uuid FROM read_parquet(?)', [sys.argv[1:]])\
-                  .fetchall(): print(row[0])";
-    let mut command = Command::new(tools().join("readers/bin/python"));
-    let output = command.arg("-c").arg(script).args(files).output().expect("python");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    text.lines().map(|line| line.parse().expect("a uuid")).collect()
-}
-
 #[test]
 fn old_events_are_in_no_answer_and_leave_the_files() {
     let mut server = TestServer::start_with(&STILL);
-    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
-    let other = other["api_token"].as_str().expect("a token").to_owned();
+    let (_, other) = server.project("Other");
     let (at, is_kept): (Vec<_>, Vec<bool>) = times(&server).into_iter().unzip();
     let count = u128::try_from(at.len()).expect("few");
     let all: BTreeSet<u128> = (0..count).collect();
@@ -183,9 +160,7 @@ fn old_events_are_in_no_answer_and_leave_the_files() {
             _ => server.stop(),
         }
         // The command reads the directory alone.
-        let output =
-            server.weir(&["query", "--format", "csv", "SELECT count(*) FROM events"]).output();
-        let output = String::from_utf8(output.expect("runs").stdout).expect("text");
+        let output = run(server.weir(&["query", "--format", "csv", "SELECT count(*) FROM events"]));
         assert!(output.trim().ends_with(&kept.len().to_string()), "{state}: {output}");
         server.restart();
     }

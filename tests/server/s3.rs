@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::crash;
+pub(crate) use crate::harness::run;
 use crate::harness::{TestServer, binary, outage, patiently, within};
 use crate::support::bucket::{Fate, Moto, settings};
 
@@ -38,14 +39,6 @@ fn events(from: u32, to: u32) -> Value {
 fn send(server: &TestServer, from: u32, to: u32) {
     let answer = server.capture(&events(from, to));
     assert_eq!(answer.status, 200, "{answer}");
-}
-
-/// Output of a command, which must succeed.
-pub(crate) fn run(mut command: Command) -> String {
-    let output = command.output().expect("the command starts");
-    let (said, failed) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {failed}");
-    String::from_utf8(said.clone()).expect("UTF-8")
 }
 
 /// What other engines read, as a program: one line for each with the sum of numbers and the rows.

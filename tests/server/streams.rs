@@ -158,7 +158,8 @@ fn addresses_are_checked_like_bodies() {
     let answer = get("query=SELECT+count(*)+AS+n+FROM+events&format=csv");
     assert_eq!((answer.status, &*answer.body), (200, &b"n\n10\n"[..]), "{answer}");
     assert_eq!(answer.header("content-type"), Some("text/csv; charset=utf-8"));
-    assert_eq!(answer.header("content-length"), Some("5"));
+    // The next answer may have another one: rows without an order.
+    assert_eq!(answer.header("content-length"), None);
     assert_eq!(get("query=SELECT+1+AS+n").body, b"{\"n\":1}\n");
     for (query, attr) in [
         ("", "query"),
@@ -201,15 +202,20 @@ fn addresses_are_checked_like_bodies() {
 #[test]
 fn long_results_take_little_memory() {
     let settings = [FREED_AT_ONCE, ("WEIR_QUERY_MEMORY_MAX_BYTES", "32MiB")];
-    let server = TestServer::start_with(&settings);
+    let mut server = TestServer::start_with(&settings);
     fill(&server, 300_000, &"lorem ipsum ".repeat(65));
     server.flush();
+    // The peak is then without that of the ingest.
+    server.stop();
+    server.restart();
     let sql = "SELECT * FROM events";
     let length = |format: &str| {
         let (rest, is_complete) = Slow::ask(&server, sql, format).rest();
         assert!(is_complete, "{format}");
         rest.len()
     };
+    let small = json!({"query": "SELECT count(*) AS n FROM events", "format": "csv"});
+    assert_eq!(server.post(QUERY, &small).body, b"n\n300000\n");
     let before = peak_mib(&server);
     for format in FORMATS {
         let length = length(format);
@@ -223,7 +229,9 @@ fn long_results_take_little_memory() {
 /// Goal: a reader that leaves frees its slot. Method: there is one slot of SQL.
 #[test]
 fn a_reader_that_leaves_frees_its_slot() {
-    let server = TestServer::start_with(&[("WEIR_QUERIES_MAX", "2"), ("WEIR_QUERY_TIMEOUT", "5s")]);
+    let settings =
+        [("WEIR_QUERIES_MAX", "2"), ("WEIR_QUERY_TIMEOUT", "5s"), ("WEIR_BODY_TIMEOUT", "1h")];
+    let server = TestServer::start_with(&settings);
     fill(&server, 100_000, &"lorem ipsum ".repeat(10));
     let ask = |format: &str| {
         server.post(QUERY, &json!({"query": "SELECT count(*) AS n FROM events", "format": format}))
@@ -283,7 +291,7 @@ fn an_error_in_mid_stream_breaks_the_answer_off() {
     let server = TestServer::start();
     let late = |rows: usize| {
         format!(
-            "SELECT md5(CAST(value AS VARCHAR)) AS text, CAST(CASE WHEN value = {} THEN 'wrong' ELSE '1' END AS INT) AS n \
+            "SELECT lpad(CAST(value AS VARCHAR), 32, 'x') AS text, CAST(CASE WHEN value = {} THEN 'wrong' ELSE '1' END AS INT) AS n \
              FROM range(0, {rows})",
             rows - 2
         )

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, TestServer};
+use crate::harness::{Answer, TestServer, run};
 use crate::sdk::tools;
 
 /// Reads the views and questions from its input; prints the rows of each question.
@@ -55,10 +55,7 @@ fn duckdb(views: &str, asked: &[&str]) -> Vec<Value> {
 
 fn views(server: &TestServer, project: i64) -> String {
     let project = project.to_string();
-    let output =
-        server.weir(&["inspect", "--views", "--project", &project]).output().expect("weir");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+    run(server.weir(&["inspect", "--views", "--project", &project]))
 }
 
 /// The rows with all numbers as such with a point.
@@ -146,23 +143,17 @@ fn world(server: &TestServer, project: i64, token: &str) {
     server.flush();
 }
 
-fn other_project(server: &TestServer) -> (i64, String) {
-    let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
-    let token = other["api_token"].as_str().expect("a token").to_owned();
-    (other["id"].as_i64().expect("an id"), token)
-}
-
 #[test]
 fn views_find_what_sql_finds() {
     let mut server = TestServer::start();
-    let (other, token) = other_project(&server);
+    let (other, token) = server.project("Other");
     world(&server, 1, crate::harness::TOKEN);
     send(
         &server,
         &token,
         &[json!({"event": "view", "distinct_id": "d1", "properties": {"price": 7}})],
     );
-    let (empty, _) = other_project(&server);
+    let (empty, _) = server.project("Other");
     let questions: Vec<&str> = QUESTIONS.iter().map(|(sql, _)| *sql).collect();
     let asked = |project: i64| -> Vec<Value> {
         let ask = |(sql, columns): &(&str, &str)| rows(&server, project, &on_server(sql, columns));
@@ -241,13 +232,9 @@ fn files_are_listed_to_those_who_may_read_all_of_them() {
     assert_eq!(duckdb(views, &["SELECT count(*) FROM events"]), [json!([[count]])]);
 
     // A key that is limited to the project may not know files with rows of others; nor may members.
-    let made = |body: Value| {
-        let key = server.post("/api/personal_api_keys/", &body).json();
-        key["value"].as_str().expect("a key").to_owned()
-    };
-    let limited = made(json!({"label": "x", "scopes": ["*"], "scoped_teams": [1]}));
+    let limited = server.key(&json!({"label": "x", "scopes": ["*"], "scoped_teams": [1]}));
     assert_eq!(files(&server, &limited).status, 403);
-    let scoped = made(json!({"label": "y", "scopes": ["query:read"]}));
+    let scoped = server.key(&json!({"label": "y", "scopes": ["query:read"]}));
     assert_eq!(files(&server, &scoped).status, 200);
     let member = json!({"email": "m@example.com", "level": 1});
     let member = server.post("/api/organizations/@current/members/", &member).json();

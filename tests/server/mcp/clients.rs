@@ -320,7 +320,10 @@ fn numbers_are_in(result: &Value, table: &Value, at: usize) {
         match own {
             Value::Array(list) => pending.extend(list),
             Value::Object(fields) => {
-                if let Some(Value::Array(data)) = fields.get("data") {
+                let single = fields.get("aggregated_value").filter(|own| !own.is_null());
+                if let Some(number) = single {
+                    check(number);
+                } else if let Some(Value::Array(data)) = fields.get("data") {
                     data.iter().for_each(&mut check);
                 } else if let Some(Value::Array(values)) = fields.get("values") {
                     pending.extend(values);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::harness::{KEY, patiently, within};
 use crate::limits::{FREED_AT_ONCE, peak_mib};
 use crate::postgres_port::wire::{Session, text};
-use crate::postgres_port::{SLOW, key, send, start};
+use crate::postgres_port::{SLOW, send, start};
 use serde_json::json;
 
 /// Memory that all of a test's strangers may take, in MiB.
@@ -115,10 +115,10 @@ fn messages_are_bounded_and_none_is_believed() {
 
 #[test]
 fn statements_are_cancelled_by_their_session_alone() {
-    let server = start(&[]);
+    let server = start(&[("WEIR_QUERY_TIMEOUT", "1h")]);
     send(&server, 400);
     let address = server.postgres();
-    let (other, _) = key(&server, &json!({"label": "x", "scopes": ["query:read"]}));
+    let other = server.key(&json!({"label": "x", "scopes": ["query:read"]}));
     let ask = |(process, secret): (i32, i32)| {
         let mut session = Session::connect(address);
         let body: Vec<u8> =
@@ -132,10 +132,10 @@ fn statements_are_cancelled_by_their_session_alone() {
     let mut session = Session::open(address, KEY, "1").unwrap();
     let stranger = Session::open(address, &other, "1").unwrap();
     let own = session.cancel_key;
-    let (code, rows, mut session) = thread::scope(|scope| {
+    let (failed, rows, mut session) = thread::scope(|scope| {
         let running = scope.spawn(move || {
             let failed = session.rows(SLOW).unwrap_err();
-            (failed.code, session.rows("SELECT 1").unwrap(), session)
+            (failed, session.rows("SELECT 1").unwrap(), session)
         });
         thread::sleep(Duration::from_millis(300));
         for (process, secret) in [
@@ -151,7 +151,10 @@ fn statements_are_cancelled_by_their_session_alone() {
         ask(own);
         running.join().unwrap()
     });
-    assert_eq!((&*code, rows), ("57014", vec![vec!["1".to_owned()]]));
+    // A time-out has the same code.
+    let told = (&*failed.code, &*failed.message);
+    assert_eq!(told, ("57014", "canceling statement due to user request"));
+    assert_eq!(rows, [["1"]]);
     // A request that comes between two statements cancels none.
     ask(own);
     assert_eq!(session.rows("SELECT 2").unwrap(), [["2"]]);
@@ -160,7 +163,9 @@ fn statements_are_cancelled_by_their_session_alone() {
 /// Goal: a query ends with its client, whatever the client does instead of reading.
 #[test]
 fn queries_of_clients_that_are_gone_end() {
-    let server = start(&[("WEIR_BODY_TIMEOUT", "1s"), ("WEIR_QUERIES_MAX", "2")]);
+    let settings =
+        [("WEIR_BODY_TIMEOUT", "1s"), ("WEIR_QUERIES_MAX", "2"), ("WEIR_QUERY_TIMEOUT", "1h")];
+    let server = start(&settings);
     send(&server, 500);
     let address = server.postgres();
     let wide = "SELECT a.properties, b.properties FROM events a CROSS JOIN events b";
@@ -202,42 +207,20 @@ fn values_are_never_sql() {
     let server = start(&[]);
     send(&server, 30);
     let mut session = Session::open(server.postgres(), KEY, "1").unwrap();
-    for value in [
-        "x' OR '1'='1",
-        "'; SELECT 1; --",
-        "\\' OR 1=1 --",
-        "$1",
-        "é\u{0}".trim_end_matches('\0'),
-        "",
-    ] {
-        session.send(
-            b'P',
-            &[
-                text(""),
-                text("SELECT count(*), $1 FROM events WHERE event = $1 OR distinct_id = $1"),
-                vec![0, 0],
-            ]
-            .concat(),
-        );
-        let value_bytes = value.as_bytes();
-        let length = u32::try_from(value_bytes.len()).unwrap().to_be_bytes();
+    let mut rows = |sql: &str, value: &str| {
+        session.send(b'P', &[text(""), text(sql), vec![0, 0]].concat());
+        let length = u32::try_from(value.len()).unwrap().to_be_bytes();
         let bind =
-            [&text("")[..], &text(""), &[0, 0, 0, 1], &length, value_bytes, &[0, 0]].concat();
+            [&text("")[..], &text(""), &[0, 0, 0, 1], &length, value.as_bytes(), &[0, 0]].concat();
         session.send(b'B', &bind);
         session.send(b'E', &[text(""), vec![0; 4]].concat());
         session.send(b'S', &[]);
-        // Beside an aggregate a value has to be one, too; so the same without the column of it.
-        let answer = session.answer();
-        if let Ok(answer) = answer {
-            assert_eq!(answer.rows, [["0", value]], "{value}");
-        }
-        session.send(
-            b'P',
-            &[text(""), text("SELECT count(*) FROM events WHERE event = $1"), vec![0, 0]].concat(),
-        );
-        session.send(b'B', &bind);
-        session.send(b'E', &[text(""), vec![0; 4]].concat());
-        session.send(b'S', &[]);
-        assert_eq!(session.answer().unwrap().rows, [["0"]], "{value}");
+        let answer = session.answer().unwrap_or_else(|error| panic!("{sql} {value}: {error:?}"));
+        answer.rows
+    };
+    for value in ["x' OR '1'='1", "'; SELECT 1; --", "\\' OR 1=1 --", "$1", "é", ""] {
+        assert_eq!(rows("SELECT $1", value), [[value]]);
+        let sql = "SELECT count(*) FROM events WHERE event = $1 OR distinct_id = $1";
+        assert_eq!(rows(sql, value), [["0"]], "{value}");
     }
 }
