@@ -21,6 +21,7 @@ pub mod migrate;
 pub mod moving;
 mod postgres;
 mod progress;
+pub mod promote;
 pub mod query;
 mod runtime;
 pub mod schema;
@@ -77,6 +78,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Print every table and column, with type, meaning, unit and an example
     Schema(schema::SchemaArgs),
+    /// Promote properties of events to columns, list these, or stop that
+    Promote(promote::PromoteArgs),
     /// Create, list and revoke personal API keys
     Keys(keys::KeysArgs),
     /// Print a link that signs in to the page, once
@@ -138,6 +141,7 @@ pub fn run(
         Command::Transfer(args) => small_runtime()?.block_on(transfer::run(*args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Schema(args) => schema::run(&args, &clock),
+        Command::Promote(args) => small_runtime()?.block_on(promote::run(args)),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),

@@ -284,6 +284,8 @@
 //!   `tests/server/accounts.rs`, `tests/server/sharing.rs`
 //! - No guesses at the password of a link lock out those who have it.
 //!   `http/routes/documents/unlock.rs`
+//! - A column of a promoted property has one type for good, whichever projects promote it, and there are few of them.
+//!   `metadata/tests/promotions.rs`, `tests/server/promotions.rs`
 //! - Data that a public token can create is bounded, and displaces no existing data.
 //!   `metadata/tests/definitions.rs`
 //! - A filter has the same meaning in lists and plans, and that of DuckDB; in flags as well, except for numbers that

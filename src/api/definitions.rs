@@ -87,6 +87,20 @@ pub struct PropertyDefinition {
     pub notes: Notes,
 }
 
+/// A property of events with a column of its own in the events table.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
+pub struct PromotedProperty {
+    /// The key of the property.
+    pub key: String,
+    /// The type of the column, for good.
+    #[schemars(extend("enum" = ["text", "number", "boolean"]))]
+    pub r#type: String,
+    /// The name of the column.
+    pub column: String,
+    /// When the project promoted it.
+    pub created_at: String,
+}
+
 /// How often an event was asked for.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct EventMetrics {

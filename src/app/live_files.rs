@@ -7,7 +7,7 @@ use crate::error::OpenError;
 use crate::tables::table_specs;
 use weir_base::clock::Clock;
 use weir_event::dictionary;
-use weir_event::dictionary::Table;
+use weir_event::dictionary::{Column, Table};
 use weir_event::id::ProjectId;
 use weir_storage::delta::{DataFile, TableSpec};
 use weir_storage::tables::Tables;
@@ -24,8 +24,8 @@ pub struct LiveFiles {
     pub place: String,
     /// The files, by path.
     pub files: Vec<LiveFile>,
-    /// Names of the columns that the table has beside those of this program.
-    pub more_columns: Vec<String>,
+    /// The columns of properties that the table has beside those of this program.
+    pub more_columns: Vec<Column>,
 }
 
 /// A file.
@@ -56,7 +56,7 @@ impl LiveTables {
         let mut live = Self::default();
         for spec in table_specs() {
             let Some(table) = dictionary::table(spec.name) else { continue };
-            live.tables.push((table, files_of(spec, tables, project, clock).await?));
+            live.tables.push((table, files_of(table, spec, tables, (project, clock)).await?));
         }
         Ok(live)
     }
@@ -68,12 +68,11 @@ impl LiveTables {
 }
 
 async fn files_of(
+    described: &Table,
     spec: TableSpec,
     tables: &Tables,
-    project: ProjectId,
-    clock: &Clock,
+    (project, clock): (ProjectId, &Clock),
 ) -> Result<LiveFiles, OpenError> {
-    let schema = Arc::clone(&spec.schema);
     let place = tables.name(spec.name);
     let files = tables.reading(spec.name).map_err(OpenError::io(Path::new(&place)))?;
     let Some(table) = files.open_existing(spec, clock.clone()).await? else {
@@ -87,7 +86,6 @@ async fn files_of(
         rows: file.rows,
     };
     let files = may_have.map(file).collect();
-    let more = version.schema.fields().iter().map(|field| field.name().clone());
-    let more_columns = more.filter(|name| schema.field_with_name(name).is_err()).collect();
+    let more_columns = described.more_columns(version.schema.fields().iter().map(AsRef::as_ref));
     Ok(LiveFiles { version: Some(version.version), place, files, more_columns })
 }

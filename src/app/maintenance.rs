@@ -10,6 +10,7 @@ mod deletions;
 pub mod files;
 pub mod images;
 pub mod projects;
+mod promotions;
 pub mod schedules;
 pub mod usage;
 
@@ -140,6 +141,7 @@ impl Maintenance {
             if disk_seen.is_none_or(|seen| now.saturating_sub(seen) >= DISK_INTERVAL) {
                 disk_seen = Some(now);
                 self.watch();
+                self.promote();
             }
             self.store.freeze_aged();
             if self.flush_frozen().is_err() {
@@ -172,6 +174,7 @@ impl Maintenance {
     ///
     /// Rows that are not flushed stay in the log, and are replayed at the next start.
     pub fn flush_within(&self, limit: Duration) -> Result<bool, StoreError> {
+        self.promote();
         let frozen = self.store.freeze().unwrap_or_default();
         let followed = frozen.max(self.pipeline.published());
         let following = self.identities.wait_applied(followed.0, limit);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use arrow::datatypes::SchemaRef;
 use tokio::sync::Mutex;
 
 use crate::directory::check_files;
@@ -117,6 +118,11 @@ impl Stores {
 }
 
 impl Shard {
+    /// The columns of the events table, also those that projects have promoted and that other programs have added.
+    pub fn event_columns(&self) -> SchemaRef {
+        Arc::clone(&self.maintenance.store.table().current().schema)
+    }
+
     /// Starts the threads of the write path. Requests may arrive as soon as this returns; the replay of the log runs in
     /// the background.
     pub(super) async fn open(

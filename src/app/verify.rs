@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use futures::StreamExt;
-use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 
 use crate::directory::{flushed, has_lost_wal};
@@ -147,8 +147,8 @@ impl Findings<'_, '_> {
             };
             let table = match open() {
                 Ok(Some(table)) => table,
-                // That of the persons and distinct ids come with the first start of the version that has them.
-                Ok(None) if !self.tables.is_local() && name != "events" => {
+                // Those of persons and distinct ids are created soon after the start, by a version that has them.
+                Ok(None) if name != "events" && is_empty(&objects, runtime) => {
                     self.skipped(format!("{place}: there is none"))?;
                     continue;
                 }
@@ -306,6 +306,11 @@ impl Findings<'_, '_> {
             Err(error) => self.found(format!("metadata.db: {}", chain(&error))),
         }
     }
+}
+
+/// Whether a table has no file at all.
+fn is_empty(objects: &dyn ObjectStore, runtime: &Handle) -> bool {
+    runtime.block_on(objects.list(None).next()).is_none()
 }
 
 /// Ranges of records that are neither in files nor in the log: before its first record, and after its last.

@@ -138,10 +138,10 @@ fn rows(table: &Table, live: &LiveFiles, project: ProjectId) -> String {
 }
 
 /// The columns of the data files of a table, with those that the table has beside.
-fn columns_of(table: &Table, more: &[String]) -> Vec<Column> {
+fn columns_of(table: &Table, more: &[Column]) -> Vec<Column> {
     let schema = table.files_schema();
     let own = table.files_columns().filter(|own| schema.field_with_name(&own.name).is_ok());
-    own.chain(more.iter().filter_map(|name| dictionary::of_property(name))).collect()
+    own.chain(more.iter().cloned()).collect()
 }
 
 /// The columns of the view of events, with their names in it.
@@ -150,7 +150,7 @@ fn columns_of(table: &Table, more: &[String]) -> Vec<Column> {
 /// that is the name of another column or a reserved word, it has the name of its column, written like this; if that is
 /// taken as well, with a number. Columns of the table come first, then properties that this program promotes, those
 /// without `$` before the others, then the rest in the order of the table: names stay when columns are added.
-fn names(more: &[String]) -> Vec<(Column, String)> {
+fn names(more: &[Column]) -> Vec<(Column, String)> {
     let columns = columns_of(&EVENTS, more);
     let columns = columns.into_iter().filter(|column| column.place != Place::Files);
     let columns: Vec<Column> = columns.collect();

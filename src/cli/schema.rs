@@ -77,7 +77,7 @@ pub fn run(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// The columns of a data directory that the dictionary does not list.
-fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<String>> {
+fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<Column>> {
     if !args.data_dir.is_dir() {
         return Ok(Vec::new());
     }
@@ -95,10 +95,10 @@ fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<String>>
     }
 }
 
-fn columns(table: &Table, more: &[String]) -> Vec<Column> {
+fn columns(table: &Table, more: &[Column]) -> Vec<Column> {
     let mut columns = table.columns();
     if table.name == EVENTS.name {
-        columns.extend(more.iter().filter_map(|name| dictionary::of_property(name)));
+        columns.extend(more.iter().cloned());
     }
     columns
 }

@@ -17,5 +17,6 @@ pub mod key_kind;
 pub mod number;
 pub mod pattern;
 pub mod predicate;
+pub mod promotion;
 pub mod schema;
 pub mod time;

@@ -76,7 +76,7 @@ pub const WIDE_COLUMNS: [usize; 2] = [column::PROPERTIES, column::ELEMENTS_CHAIN
 
 /// The permanent type of a promoted property. A value of another type is NULL in the column and only in
 /// `properties`, except for [`TEXT_OF_SCALARS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PropertyType {
     /// JSON string.
     Text,
@@ -84,6 +84,25 @@ pub enum PropertyType {
     Double,
     /// JSON `true` or `false`.
     Boolean,
+}
+
+impl PropertyType {
+    /// All types.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Double, Self::Boolean];
+
+    /// Its name for users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Double => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+
+    /// The type with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.name() == name)
+    }
 }
 
 use PropertyType::{Boolean, Double, Text};

@@ -154,6 +154,11 @@ fn owned((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value.clone())
 }
 
+/// The name of a field in JSON; of one that is a keyword of Rust, such as `r#type`, that is the keyword.
+pub(super) fn name(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
 /// The schema of a body with these fields.
 pub(super) fn schema(fields: Vec<Described>) -> Map<String, Value> {
     let required: Vec<&str> =
@@ -191,7 +196,10 @@ macro_rules! body {
                 fields: &mut crate::fields::Fields,
             ) -> Result<Self, crate::response::Problem> {
                 Ok(Self {
-                    $($field: crate::body::take(fields, stringify!($field))?,)*
+                    $($field: crate::body::take(
+                        fields,
+                        crate::body::name(stringify!($field)),
+                    )?,)*
                 })
             }
         }
@@ -217,7 +225,7 @@ macro_rules! body {
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 crate::body::schema(vec![$(
                     crate::body::Described::of::<$kind>(
-                        stringify!($field),
+                        crate::body::name(stringify!($field)),
                         &[$($about),*],
                         &[$(serde_json::json!($more))?],
                     ),
@@ -244,6 +252,7 @@ mod tests {
             name: String = {"maxLength": 9},
             tags: Option<Vec<String>>,
             owner: Option<Option<i64>>,
+            r#type: Option<bool>,
         }
     }
 
@@ -256,6 +265,7 @@ mod tests {
         let body = json!({"name": " a ", "owner": null, "more": 1});
         let own = read(&body).unwrap();
         assert_eq!((own.name.as_str(), own.tags, own.owner), ("a", None, Some(None)));
+        assert_eq!(read(&json!({"name": "a", "type": true})).unwrap().r#type, Some(true));
         // The error is that of the first wrong field of the struct, whatever the order in the body.
         for (body, name) in [
             (json!({"tags": 1}), "name"),
@@ -273,6 +283,7 @@ mod tests {
             "name": name,
             "tags": {"type": "array", "items": {"type": "string"}},
             "owner": {"type": ["integer", "null"]},
+            "type": {"type": "boolean"},
         });
         assert_eq!(schema["properties"], properties);
     }

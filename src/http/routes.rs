@@ -34,6 +34,7 @@ pub mod pages;
 pub mod personal_api_keys;
 pub mod persons;
 pub mod projects;
+pub mod promoted_properties;
 pub mod property_definitions;
 pub mod query;
 pub mod remote_config;

@@ -25,8 +25,8 @@ use crate::routes::feature_flags::{
 use crate::routes::{
     activity, cohorts, documents, early_access_features, event_definitions, events, feature_flags,
     flag_settings, groups, ingestion_warnings, insights, organizations, personal_api_keys, persons,
-    projects, property_definitions, query, resource_access, roles, scheduled_changes, schema,
-    users,
+    projects, promoted_properties, property_definitions, query, resource_access, roles,
+    scheduled_changes, schema, users,
 };
 pub use crate::table::endpoint::Endpoint;
 use crate::table::endpoint::op;
@@ -251,6 +251,10 @@ pub const TABLE: &[Endpoint] = &[
     op::<persons::changes::UpdateProperty>("POST", "P/persons/:id/update_property/", "Set one property").or_file().analytics(),
     op::<persons::changes::DeleteProperty>("POST", "P/persons/:id/delete_property/", "Remove one property").or_file().analytics(),
     op::<persons::split::Perform>("POST", "P/persons/:id/split/", "Give every other distinct id, or some, a person of its own").or_file().analytics(),
+
+    op::<promoted_properties::List>("GET", "P/promoted_properties/", "Properties of events that the project has promoted to columns"),
+    op::<promoted_properties::Create>("POST", "P/promoted_properties/", "Promote a property of events to a column; only for administrators"),
+    op::<promoted_properties::Delete>("DELETE", "P/promoted_properties/:key/", "Promote a property no more; only for administrators"),
 
     op::<property_definitions::List>("GET", "P/property_definitions/", "Properties that were seen").or(&[INVALID]),
     op::<property_definitions::SeenTogether>("GET", "P/property_definitions/seen_together/", "Which events ever had a property").says("By the names of the events").or(&[INVALID]),

@@ -73,6 +73,7 @@ pub mod leases;
 pub mod members;
 pub mod passwords;
 pub mod postgres;
+pub mod promotions;
 pub mod properties;
 mod reach;
 pub mod record_times;

@@ -308,7 +308,7 @@ impl Metadata {
 }
 
 /// The id of a definition.
-fn id(seen: &PropertySeen) -> Uuid {
+pub(super) fn id(seen: &PropertySeen) -> Uuid {
     let (kind, index) = seen.kind.numbers();
     let name = format!("{}:{kind}:{index}:{}", seen.project, seen.name);
     Uuid::new_v5(&PROPERTY_NAMESPACE, name.as_bytes())

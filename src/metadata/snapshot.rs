@@ -20,12 +20,14 @@ use crate::flag_rights::FlagRights;
 use crate::flag_settings::FlagSettings;
 use crate::flags::StoredFlag;
 use crate::members::Organization;
+use crate::promotions::{PromotedProperty, Promotions};
 use crate::secrets::KeyHash;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::pattern::PROJECT_MAX_STATES;
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;
+use weir_event::promotion::{Promotion, merged};
 use weir_flags::cohorts::{Cohort, CohortSet, Members};
 use weir_flags::definition::{DefinitionError, Stored};
 use weir_flags::set::{Entry, FlagSet};
@@ -58,6 +60,8 @@ pub struct Snapshot {
     features: HashMap<ProjectId, Arc<[Arc<EarlyAccessFeature>]>>,
     /// Actions that are not deleted, newest first. A project without actions may be absent.
     actions: HashMap<ProjectId, Arc<[Arc<Document>]>>,
+    /// Promoted properties. A project without any is absent.
+    promotions: HashMap<ProjectId, Arc<Promotions>>,
     flag_rights: Arc<FlagRights>,
 }
 
@@ -81,6 +85,7 @@ impl PartialEq for Snapshot {
             && self.group_types == other.group_types
             && self.features == other.features
             && self.actions == other.actions
+            && self.promotions == other.promotions
             && self.flag_rights == other.flag_rights
     }
 }
@@ -170,6 +175,28 @@ impl Snapshot {
     /// The actions of a project that are not deleted, newest first.
     pub fn actions(&self, project: ProjectId) -> &[Arc<Document>] {
         self.actions.get(&project).map_or(&[], |actions| actions)
+    }
+
+    /// The properties of events that a project has promoted to columns, by key.
+    pub fn promotions(&self, project: ProjectId) -> &[Promotion] {
+        self.promotions.get(&project).map_or(&[], |own| &own.columns)
+    }
+
+    /// The same as they are stored.
+    pub fn promoted_properties(&self, project: ProjectId) -> &[PromotedProperty] {
+        self.promotions.get(&project).map_or(&[], |own| &own.rows)
+    }
+
+    /// The columns of the promoted properties of all projects, by key. Of two types the older one stays, though none is
+    /// promoted with another type than it has.
+    pub fn promoted_columns(&self) -> Vec<Promotion> {
+        let mut all: Vec<&PromotedProperty> =
+            self.promotions.values().flat_map(|own| &own.rows).collect();
+        all.sort_by(|a, b| {
+            (a.created_at, a.project, &a.key).cmp(&(b.created_at, b.project, &b.key))
+        });
+        let columns: Vec<Promotion> = all.into_iter().map(PromotedProperty::promotion).collect();
+        merged(&columns)
     }
 
     /// The settings shared by the flags of a project.
@@ -308,6 +335,14 @@ impl Snapshot {
         match actions.is_empty() {
             true => drop(self.actions.remove(&project)),
             false => drop(self.actions.insert(project, actions.into())),
+        }
+    }
+
+    /// Replaces the promoted properties of a project.
+    pub(super) fn put_promotions(&mut self, project: ProjectId, own: Vec<PromotedProperty>) {
+        match own.is_empty() {
+            true => drop(self.promotions.remove(&project)),
+            false => drop(self.promotions.insert(project, Arc::new(Promotions::new(own)))),
         }
     }
 

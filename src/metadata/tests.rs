@@ -29,6 +29,7 @@ mod flags;
 mod opening;
 mod outage;
 mod place;
+mod promotions;
 mod record_times;
 mod removal;
 mod rights;

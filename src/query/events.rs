@@ -9,6 +9,7 @@ pub mod expression_columns;
 pub mod histories;
 pub mod merge;
 pub mod places;
+pub mod promoted;
 pub(super) mod pruning;
 pub(super) mod row_filter;
 pub(super) mod scoped;

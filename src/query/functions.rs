@@ -24,6 +24,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 pub mod text_number;
+pub(crate) mod text_truth;
 mod texts;
 mod times;
 mod urls;

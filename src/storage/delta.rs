@@ -31,6 +31,7 @@ mod version;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::{FieldRef, Schema};
 use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
@@ -96,7 +97,7 @@ impl DeltaTable {
             if is_log_damaged {
                 table.mark_damaged().await?;
             }
-            table.widen().await?;
+            table.widen(table.spec()).await?;
             Ok(table)
         })
     }
@@ -276,12 +277,23 @@ impl DeltaTable {
         })
     }
 
-    /// Adds the columns of the spec that the table lacks.
-    async fn widen(&self) -> Result<(), TableError> {
+    /// Adds columns that the table lacks, after all others. They may be null.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Schema`]: it has one of another type; others as of [`DeltaTable::commit`].
+    pub async fn add_columns(&self, fields: &[FieldRef]) -> Result<(), TableError> {
+        let all = self.spec().schema.fields().iter().chain(fields).cloned();
+        let schema = Arc::new(Schema::new(all.collect::<Vec<_>>()));
+        self.widen(&TableSpec { schema, ..self.spec().clone() }).await
+    }
+
+    /// Adds the columns of a spec that the table lacks.
+    async fn widen(&self, spec: &TableSpec) -> Result<(), TableError> {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock().await;
         for _ in 0..ATTEMPTS_MAX {
-            let Some(metadata) = writer.state.widened_metadata()? else { return Ok(()) };
+            let Some(metadata) = writer.state.widened_metadata(spec)? else { return Ok(()) };
             let actions = vec![Action::Metadata(metadata)];
             let operation = Operation { name: "ADD COLUMNS", mode: None, blind: false };
             if shared.put(&mut writer, operation, actions, shared.clock.now()).await? {

@@ -10,6 +10,7 @@ pub mod checksums;
 pub mod compaction;
 pub mod copy;
 pub mod delta;
+pub mod derived;
 pub mod durable;
 pub mod exact;
 #[cfg(test)]

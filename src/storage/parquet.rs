@@ -51,6 +51,7 @@ use tokio::io::AsyncWriteExt;
 use crate::checksums;
 use crate::checksums::BlockSums;
 use crate::delta::{DataFile, TableSpec};
+use crate::derived::Derived;
 use crate::exact::ExactColumns;
 use crate::parquet::page_crc::PageStores;
 
@@ -135,6 +136,7 @@ pub struct FileWriter {
     rows: u64,
     group_bytes: u64,
     exact: ExactColumns,
+    derived: Derived,
 }
 
 /// Chunked output buffer: a row group has tens of megabytes, and a contiguous buffer would be copied each
@@ -183,21 +185,38 @@ impl FileWriter {
         partition: Option<String>,
         name: &str,
     ) -> Result<Self, ParquetError> {
+        let columns = (spec, Derived::default());
+        Self::deriving(store, columns, layout, effort, partition, name)
+    }
+
+    /// The same, with columns that are computed after those of the spec.
+    ///
+    /// # Errors
+    ///
+    /// As of [`FileWriter::new`].
+    pub fn deriving(
+        store: &Arc<dyn ObjectStore>,
+        (spec, derived): (&TableSpec, Derived),
+        layout: &Layout,
+        effort: Effort,
+        partition: Option<String>,
+        name: &str,
+    ) -> Result<Self, ParquetError> {
+        let schema = derived.after(&spec.schema);
         let path = spec.file_path(partition.as_deref(), name);
         let object =
             BufWriter::with_capacity(Arc::clone(store), Path::from(path.as_str()), PART_BYTES)
                 .with_max_concurrency(PARTS_MAX);
         let page_stores = Arc::new(PageStores::default());
         let factory: Arc<dyn PageStoreFactory> = Arc::<PageStores>::clone(&page_stores);
-        let mut properties = properties(&spec.schema, layout, effort)?;
-        if spec.schema.fields().iter().any(|field| !field.metadata().is_empty()) {
-            add_encoded_arrow_schema_to_metadata(&read_as(&spec.schema), &mut properties);
+        let mut properties = properties(&schema, layout, effort)?;
+        if schema.fields().iter().any(|field| !field.metadata().is_empty()) {
+            add_encoded_arrow_schema_to_metadata(&read_as(&schema), &mut properties);
         }
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_page_store_factory(factory)
             .with_skip_arrow_metadata(true);
-        let schema = Arc::clone(&spec.schema);
         let file = ArrowWriter::try_new_with_options(Pieces::new(), Arc::clone(&schema), options)?;
         let (file, columns) = file.into_serialized_writer()?;
         Ok(Self {
@@ -216,6 +235,7 @@ impl FileWriter {
             rows: 0,
             group_bytes: GROUP_BYTES,
             exact: ExactColumns::default(),
+            derived,
         })
     }
 
@@ -242,9 +262,11 @@ impl FileWriter {
         if self.group.is_empty() {
             self.group = self.new_group()?;
         }
+        let columns = batch.columns().iter().cloned().map(Ok).chain(self.derived.of(batch));
         let mut writers = self.group.iter_mut();
-        for (field, array) in self.schema.fields().iter().zip(batch.columns()) {
-            for leaf in compute_leaves(field, array)? {
+        for (field, array) in self.schema.fields().iter().zip(columns) {
+            let array = array?;
+            for leaf in compute_leaves(field, &array)? {
                 writers.next().ok_or_else(misfit)?.write(&leaf)?;
             }
         }
@@ -258,7 +280,7 @@ impl FileWriter {
     }
 
     /// Adds a row group of `rows` rows, which must continue the sort order, one column after the other:
-    /// `column` returns the arrays of the column at a position of the schema, which must have no nested
+    /// `column` returns the arrays of the column at a position of the table's schema, which must have no nested
     /// columns. So only the texts and the dictionary of one column must fit into the CPU cache.
     ///
     /// # Errors
@@ -274,10 +296,17 @@ impl FileWriter {
     {
         self.end_group().await?;
         let mut chunks = Vec::with_capacity(self.schema.fields().len());
+        let own = self.schema.fields().len().saturating_sub(self.derived.columns.len());
         let writers = self.new_group()?.into_iter().zip(self.schema.fields());
         for (position, (mut writer, field)) in writers.enumerate() {
-            for array in column(position) {
-                for leaf in compute_leaves(field, &array?)? {
+            let derived =
+                position.checked_sub(own).and_then(|position| self.derived.columns.get(position));
+            for array in column(derived.map_or(position, |_| self.derived.source)) {
+                let array = match derived {
+                    Some(derived) => (derived.values)(&array?)?,
+                    None => array?,
+                };
+                for leaf in compute_leaves(field, &array)? {
                     writer.write(&leaf)?;
                 }
             }

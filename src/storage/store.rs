@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::delta::error::TableError;
 use crate::delta::{DataFile, DeltaTable, Edit, EditKind, TableVersion};
+use crate::derived::Derived;
 use crate::exact::ExactColumns;
 use crate::memtable::Memtable;
 use crate::parquet::{Effort, FileWriter, GROUP_MAX_ROWS, Layout};
@@ -93,6 +94,8 @@ struct Shared {
     app_id: String,
     settings: StorageConfig,
     clock: Clock,
+    /// The columns of files that are computed.
+    derived: Mutex<Derived>,
     /// Locked for a few pointer operations, or while small batches are joined (at most some MiB, see
     /// `memtable`); never across I/O.
     state: Mutex<State>,
@@ -185,6 +188,7 @@ impl Store {
             app_id,
             settings,
             clock,
+            derived: Mutex::default(),
             state,
             committing,
             flushes,
@@ -216,6 +220,44 @@ impl Store {
     /// The layout of its files.
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
+    }
+
+    /// Starts a file of the table.
+    ///
+    /// # Errors
+    ///
+    /// The schema cannot be written as Parquet: a programmer error.
+    pub fn file(
+        &self,
+        effort: Effort,
+        partition: Option<String>,
+        name: &str,
+    ) -> Result<FileWriter, ParquetError> {
+        let Shared { table, layout, derived, .. } = &*self.shared;
+        let columns = (table.spec(), derived.lock().clone());
+        FileWriter::deriving(&table.store(), columns, layout, effort, partition, name)
+    }
+
+    /// The columns of files that are computed.
+    pub fn derived(&self) -> Derived {
+        self.shared.derived.lock().clone()
+    }
+
+    /// Adds columns to the table that files have from now on, as far as it lacks them.
+    ///
+    /// # Errors
+    ///
+    /// The table has one of them with another type, or cannot be changed; files are as before then.
+    pub async fn derive(&self, derived: Derived) -> Result<(), StoreError> {
+        let shared = &*self.shared;
+        let pending = shared.committing.lock().await;
+        if pending.is_some() {
+            return Err(StoreError::Pending(shared.table.spec().name));
+        }
+        shared.table.add_columns(&derived.fields()).await?;
+        shared.state.lock().version = shared.table.current();
+        *shared.derived.lock() = derived;
+        Ok(())
     }
 
     /// The last log record up to which all records are in files.
@@ -444,15 +486,8 @@ impl Store {
         let gather = Gather::new(batches, &shared.table.spec().schema);
         for (partition, places) in self.partitioned(batches, places) {
             let name = naming::flushed(memtable.last());
-            let mut file = FileWriter::new(
-                &shared.table.store(),
-                shared.table.spec(),
-                &shared.layout,
-                Effort::Flush,
-                Some(partition),
-                &name,
-            )?
-            .with_exact(exact);
+            let file = self.file(Effort::Flush, Some(partition), &name)?;
+            let mut file = file.with_exact(exact);
             for places in places.chunks(GROUP_MAX_ROWS) {
                 let column = |position| {
                     let parts = places.chunks(GATHER_ROWS);

@@ -100,6 +100,8 @@ mod persons;
 mod postgres;
 mod postgres_port;
 mod project_deletion;
+mod promoted_columns;
+mod promotions;
 mod property_access;
 mod property_definitions;
 mod published;

@@ -94,6 +94,8 @@ impl Owner {
         let noted = json!({"description": secret, "primary_property": secret});
         changed(&format!("event_definitions/{definition}/"), noted);
         changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
+        let promoted = format!("q_{secret}");
+        made("promoted_properties/", json!({"key": promoted, "type": "number"}));
         changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
         let group = "groups/update_property/?group_type_index=0&group_key=same";
         made(group, json!({"key": "mark", "value": secret}));
@@ -143,6 +145,7 @@ impl Owner {
             ("feature_flags/:id", flag.clone()),
             ("passwords/:password", text(&password["id"])),
             ("persons/:id", text(&person["id"])),
+            ("promoted_properties/:key", promoted),
             ("property_definitions/:id", property),
             ("query/:id", format!("of-{secret}")),
             ("role_access/:access", text(&access["id"])),
@@ -232,6 +235,11 @@ pub(crate) fn strip(value: &mut Value) {
                 ["last_calculation", "last_refresh", "effective_date_from", "effective_date_to"];
             for name in names.into_iter().chain(["query_usage_30_day", "is_cached", "timings"]) {
                 fields.remove(name);
+            }
+            // With the port of the server, which is another one after a restart.
+            if let Some(next) = fields.get_mut("next") {
+                *next =
+                    next.as_str().and_then(|next| next.split_once('?')).map(|(_, own)| own).into();
             }
             if fields.remove("delete_verified_at").is_some() {
                 fields.remove("status");

@@ -231,16 +231,8 @@ impl Files {
         memory: Memory,
     ) -> Result<FileWriter, StoreError> {
         let partition = files.first().and_then(|file| file.partition.clone());
-        let table = self.store.table();
         let name = naming::merged(files.iter().map(AsRef::as_ref), through);
-        let writer = FileWriter::new(
-            &table.store(),
-            table.spec(),
-            self.store.layout(),
-            Effort::Merge,
-            partition,
-            &name,
-        )?;
+        let writer = self.store.file(Effort::Merge, partition, &name)?;
         let exact = files.iter().map(|file| file.exact).collect();
         Ok(writer.with_group_bytes(memory.group_bytes).with_exact(exact))
     }

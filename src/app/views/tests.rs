@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{FILES_MAX, RESERVED, is_plain, names, sql};
 use crate::live_files::{LiveFile, LiveFiles, LiveTables};
 use weir_base::clock::UnixMicros;
+use weir_event::dictionary;
 use weir_event::dictionary::{EVENTS, PERSONS};
 use weir_event::id::ProjectId;
 use weir_event::schema::PROMOTED;
 
 fn named(more: &[&str]) -> BTreeMap<String, String> {
-    let more: Vec<String> = more.iter().map(|name| (*name).to_owned()).collect();
+    let more: Vec<_> = more.iter().filter_map(|name| dictionary::of_property(name)).collect();
     names(&more).into_iter().map(|(column, name)| (column.name.to_string(), name)).collect()
 }
 
@@ -78,7 +79,7 @@ fn texts_of_others_are_quoted_and_files_are_counted() {
         version: Some(7),
         place: "s3://bucket/tables/events".to_owned(),
         files: vec![file("s3://bucket/it's.parquet")],
-        more_columns: vec!["p_it's; DROP\"".to_owned()],
+        more_columns: dictionary::of_property("p_it's; DROP\"").into_iter().collect(),
     };
     let mut tables =
         LiveTables { tables: vec![(&EVENTS, events), (&PERSONS, LiveFiles::default())] };

@@ -250,6 +250,7 @@ const PARAMETERS: &[(&str, In, Parameter)] = &[
     ("query_id", In::Path, Parameter::text("id")),
     ("person", In::Path, Parameter::integer_or_uuid("id").about("The number or the uuid of the person")),
     ("key", In::Path, Parameter::text("key").about("The key of the flag")),
+    ("property_key", In::Path, Parameter::text("key").about("The key of the property")),
     ("flag", In::Path, Parameter::text("flag").about("The id or the key of the flag")),
     ("access", In::Path, Parameter::integer("access")),
     ("version", In::Path, Parameter::from("version", 1)),

@@ -41,7 +41,7 @@ const RESPONSES_TO_BODIES: [(&str, &str); 4] =
     [("400", "BadRequest"), ("408", "Slow"), ("413", "TooLarge"), ("415", "UnsupportedMediaType")];
 
 /// Parameters in paths that differ from the component of the same name: (prefix of the path, name, component).
-const PATH_PARAMETERS: [(&str, &str, &str); 9] = [
+const PATH_PARAMETERS: [(&str, &str, &str); 10] = [
     ("/api/personal_api_keys/", "id", "key_id"),
     ("/api/users/", "uuid", "member"),
     ("O/members/", "uuid", "member"),
@@ -49,6 +49,7 @@ const PATH_PARAMETERS: [(&str, &str, &str); 9] = [
     ("P/early_access_feature/", "id", "uuid_id"),
     ("P/event_definitions/", "id", "uuid_id"),
     ("P/persons/", "id", "person"),
+    ("P/promoted_properties/", "key", "property_key"),
     ("P/property_definitions/", "id", "uuid_id"),
     ("P/query/", "id", "query_id"),
 ];

@@ -14,6 +14,7 @@ use weir_app::views;
 use weir_base::error::Kind;
 use weir_event::dictionary;
 use weir_event::dictionary::{Column, EVENTS, Place, TABLES, Table};
+use weir_event::promotion::Promotion;
 use weir_metadata::members::Level;
 
 input! {
@@ -100,7 +101,15 @@ impl Operation for Files {
         }
         let clock = &app.node.clock;
         let tables = LiveTables::of(&app.shard.tables, project.id, clock).await;
-        let tables = tables.map_err(|error| Problem::of(error.kind(), &error))?;
+        let mut tables = tables.map_err(|error| Problem::of(error.kind(), &error))?;
+        // Views have those promoted columns that SQL has, whether or not files have them yet.
+        let promoted = snapshot.promoted_columns();
+        let own: Vec<_> = snapshot.promotions(project.id).iter().map(Promotion::field).collect();
+        for (_, live) in tables.tables.iter_mut().filter(|(table, _)| table.name == EVENTS.name) {
+            let is_promoted = |name: &str| promoted.iter().any(|own| own.column() == name);
+            live.more_columns.retain(|column| !is_promoted(&column.name));
+            live.more_columns.extend(EVENTS.more_columns(own.iter()));
+        }
         let views = views::sql(project.id, &tables, clock.now());
         let views = views
             .map_err(|error| Problem::new(Kind::TooLarge, "too_many_files", error.to_string()))?;

@@ -11,7 +11,8 @@ use crate::error::MetadataError;
 use crate::flag_rights::FlagRights;
 use crate::snapshot::{Snapshot, by_project};
 use crate::{
-    accounts, cohorts, documents, early_access, flag_settings, flags, members, removal, sql,
+    accounts, cohorts, documents, early_access, flag_settings, flags, members, promotions, removal,
+    sql,
 };
 use weir_event::id::ProjectId;
 
@@ -58,7 +59,8 @@ impl Snapshot {
                 $into.extend(differing(&next.$field, |key| self.$field.get(key)));
             )*};
         }
-        compare!(projects, projects, flag_settings, cohorts, flags, group_types, features, actions);
+        compare!(projects, projects, flag_settings, cohorts, flags);
+        compare!(projects, group_types, features, actions, promotions);
         let (mut organizations, mut users, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         compare!(organizations, organizations);
         compare!(users, users);
@@ -115,6 +117,12 @@ impl Snapshot {
         for (project, actions) in by_project(actions) {
             self.actions.insert(project, actions.into());
         }
+        let promoted = promotions::all(connection, only).await?;
+        for own in promoted.chunk_by(|a, b| a.project == b.project) {
+            if let Some(first) = own.first() {
+                self.put_promotions(first.project, own.to_vec());
+            }
+        }
         Ok(())
     }
 
@@ -131,6 +139,7 @@ impl Snapshot {
         self.group_types.remove(&project);
         self.features.remove(&project);
         self.actions.remove(&project);
+        self.promotions.remove(&project);
         self.revise(project);
     }
 }

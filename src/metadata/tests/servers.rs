@@ -6,8 +6,10 @@ use tokio::time::Instant;
 use super::*;
 use crate::activity::ActivityFilter;
 use crate::cohorts::{CohortPatch, NewCohort};
+use crate::promotions::NewPromotion;
 use crate::tests::place::{Database, Server, patiently};
 use weir_event::predicate::Matching;
+use weir_event::schema::PropertyType;
 
 async fn on_postgres() -> Bench {
     Bench::started_at(Place::Database(Database::new().await)).await
@@ -224,7 +226,7 @@ async fn what_nobody_has_noted_is_read() {
 async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut StdRng, round: u64) {
     let snapshot = metadata.snapshot();
     let of = projects[random.random_range(0..projects.len())];
-    match random.random_range(0..11) {
+    match random.random_range(0..13) {
         0 if projects.len() < 5 => {
             projects.push(project(metadata, &format!("p{round}"), 1000 + round).await);
         }
@@ -265,6 +267,17 @@ async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut S
         8 => {
             if let Some(key) = snapshot.keys().next() {
                 let _ = metadata.revoke_key(key.id).await;
+            }
+        }
+        9 => {
+            let key = format!("key {}", round % 5);
+            let kind = PropertyType::ALL[random.random_range(0..3)];
+            // Refused, if another project has it with another type.
+            let _ = metadata.promote(USER, of, NewPromotion { key, kind, stored: None }).await;
+        }
+        10 => {
+            if let Some(own) = snapshot.promotions(of).first() {
+                let _ = metadata.demote(USER, of, &own.key).await;
             }
         }
         _ => drop(metadata.create_flag(of, USER, new(&format!("f{round}"))).await.expect("new")),

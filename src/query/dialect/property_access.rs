@@ -15,8 +15,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::functions::expr_fn::{coalesce, lower};
-use datafusion::logical_expr::expr::{Case, ScalarFunction};
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
@@ -33,6 +33,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::{walk, walk_mut};
 use crate::functions::text_number::{checked_number, is_text, number, wide_number};
+use crate::functions::text_truth::truth;
 use crate::kernel::rewritten::map_named;
 use weir_event::number::WIDE_FROM;
 use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
@@ -507,13 +508,6 @@ fn is_coerced_property(side: &Expr) -> bool {
         Expr::ScalarFunction(call) if call.func.name() == COALESCE => call.args.iter().all(bare),
         other => bare(other),
     }
-}
-
-/// The truth value of a text, as in filters: `true` and `false`, regardless of case; null for any other text.
-fn truth(text: Expr) -> Expr {
-    let case = |word: &str, truth: bool| (Box::new(lit(word)), Box::new(lit(truth)));
-    let words = vec![case("true", true), case("false", false)];
-    Expr::Case(Case::new(Some(Box::new(lower(text))), words, None))
 }
 
 #[cfg(test)]

@@ -22,20 +22,23 @@ use datafusion::logical_expr::{
     create_udf,
 };
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr_adapter::PhysicalExprAdapterFactory;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::ident;
 use uuid::Uuid;
 
+use crate::events::promoted::Promoted;
 use crate::events::row_filter::is_row_filter;
 use crate::events::scoped::{PROJECT, Scope, ScopedExec};
-use crate::events::{deleted, pruning, row_filter, scoped};
+use crate::events::{deleted, promoted, pruning, row_filter, scoped};
 use crate::kernel::footers::KeptFooters;
 use crate::persons::person_numbers::PersonNumbers;
 use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
 use weir_event::id::ProjectId;
+use weir_event::promotion::Promotion;
 use weir_identity::IdentityError;
 use weir_identity::deletions::Deletions;
 use weir_identity::overrides::Overrides;
@@ -61,13 +64,15 @@ pub(crate) const OWN_EVENTS: &str = "own_events";
 /// The function that returns the current person of an event.
 pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
 
-/// Which events of a project queries leave out.
-pub(crate) struct Hidden {
-    /// Deleted ones, no newer than the snapshot of the rows: completed deletions are removed from the set only after the
-    /// files were rewritten.
+/// What queries see of the events of a project.
+pub(crate) struct Shown<'s> {
+    /// Not the deleted ones. They are no newer than the snapshot of the rows: completed deletions are removed from the set
+    /// only after the files were rewritten.
     pub(crate) deletions: Arc<Deletions>,
-    /// Those from before this time.
+    /// None from before this time.
     pub(crate) kept_from: Option<UnixMicros>,
+    /// The columns of these properties.
+    pub(crate) promotions: &'s [Promotion],
 }
 
 /// One project's events as seen by SQL, and the same with an additional column [`PERSON_NUMBER`].
@@ -75,9 +80,11 @@ pub(crate) struct Hidden {
 pub(crate) struct EventTables {
     pub(crate) plain: Arc<dyn TableProvider>,
     pub(crate) numbered: Arc<dyn TableProvider>,
+    /// The promotions of which they have columns.
+    pub(crate) promotions: Arc<[Promotion]>,
 }
 
-/// One project's events without hidden ones. The column `project_id` is not exposed, so no query can see another
+/// One project's events, as far as they are shown. The column `project_id` is not exposed, so no query can see another
 /// project's.
 ///
 /// # Errors
@@ -89,10 +96,13 @@ pub(crate) fn event_tables(
     project: ProjectId,
     numbers: &Arc<PersonNumbers>,
     overrides: Arc<Overrides>,
-    Hidden { deletions, kept_from }: Hidden,
+    Shown { deletions, kept_from, promotions }: Shown<'_>,
 ) -> Result<EventTables> {
     // Without descriptions, which no plan needs: fields that differ in them would be cast.
     let stored = dictionary::plain(&store.table().spec().schema);
+    let promotions = promoted::fitting(promotions, &snapshot.version.schema);
+    let (promoted, stored) = Promoted::of(promotions, stored)?;
+    let promotions = Arc::clone(promoted.promotions());
     // Without splits the person alone suffices, and distinct ids need not be read.
     let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
     let stored_with: Vec<Expr> = iter::once(ident("person_id")).chain(distinct_id).collect();
@@ -112,7 +122,7 @@ pub(crate) fn event_tables(
         None => TableSchema::from(stored),
     };
     let scope = Scope { project, deletions, kept_from };
-    let events = Events { schema: Arc::clone(&schema), columns, stored, scope, snapshot };
+    let events = Events { schema: Arc::clone(&schema), columns, stored, promoted, scope, snapshot };
     let mut shown: Vec<Expr> = schema
         .fields()
         .iter()
@@ -129,7 +139,7 @@ pub(crate) fn event_tables(
     };
     let plain = table(shown.clone())?;
     shown.push(number);
-    Ok(EventTables { plain, numbered: table(shown)? })
+    Ok(EventTables { plain, numbered: table(shown)?, promotions })
 }
 
 /// What a scan reads of the files.
@@ -151,6 +161,8 @@ struct Events {
     columns: Vec<usize>,
     /// The file columns, followed by the log position if it is needed.
     stored: TableSchema,
+    /// The last of the file columns.
+    promoted: Promoted,
     scope: Scope,
     snapshot: Snapshot,
 }
@@ -253,7 +265,10 @@ impl Events {
         let source = scoped::source(&self.stored, &self.scope, filters, filters_rows)?;
         let footers = KeptFooters::of(state.runtime_env())?;
         let source = source.with_parquet_file_reader_factory(Arc::new(footers));
+        let adapter = (!self.promoted.is_empty())
+            .then(|| Arc::new(self.promoted.clone()) as Arc<dyn PhysicalExprAdapterFactory>);
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
+            .with_expr_adapter(adapter)
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?
             .build();
@@ -280,10 +295,12 @@ impl Events {
         for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
                 let width = self.stored.file_schema().fields().len();
-                group.push(match projection.contains(&width) {
-                    true => with_positions(rows, width).to_batch(projected, projection)?,
-                    false => rows.to_batch(projected, projection)?,
-                });
+                let mut rows = Rows::clone(rows);
+                self.promoted.complete(&mut rows.columns, projection)?;
+                if projection.contains(&width) {
+                    add_positions(&mut rows, width);
+                }
+                group.push(rows.to_batch(projected, projection)?);
             }
         }
         groups.retain(|group| !group.is_empty());
@@ -291,13 +308,11 @@ impl Events {
     }
 }
 
-/// The rows with their log positions in the column at `width`, after all others.
-fn with_positions(rows: &Rows, width: usize) -> Rows {
-    let mut rows = rows.clone();
+/// Adds the log positions of the rows as the column at `width`, after all others.
+fn add_positions(rows: &mut Rows, width: usize) {
     rows.columns.resize(width, None);
     let positions: ArrayRef = Arc::new(rows.positions());
     rows.columns.push(Some(positions));
-    rows
 }
 
 /// `resolve_person(person_id[, distinct_id])`: the person after the merges and splits since the event was stored.

@@ -1,5 +1,5 @@
 //! Which column of which table a column of a result is: [`origin`], for its description ([`described`]) and its type in
-//! protocols. A column that is computed is none, whatever its name.
+//! protocols; [`origin_of_both`] for two of one row. A column that is computed is none, whatever its name.
 
 use std::sync::Arc;
 
@@ -25,62 +25,87 @@ pub(crate) fn described(plan: &LogicalPlan, schema: &SchemaRef) -> SchemaRef {
 
 /// The table and the name of the column at a position of a plan's output. A loop, as plans are deep.
 pub(crate) fn origin(mut plan: &LogicalPlan, mut at: usize) -> Option<(&'static Table, String)> {
-    let name = |plan: &LogicalPlan, at: usize| Some(plan.schema().fields().get(at)?.name().clone());
     loop {
-        let (input, expression) = match plan {
-            LogicalPlan::TableScan(scan) => {
-                let table = match scan.table_name.table() {
-                    OWN_EVENTS => &EVENTS,
-                    name => dictionary::table(name)?,
-                };
-                return Some((table, name(plan, at)?));
-            }
-            // Sessions are a plan over events.
-            LogicalPlan::SubqueryAlias(alias)
-                if alias.alias.table() == SESSIONS.name && is_whole(&SESSIONS, plan) =>
+        match step(plan, at)? {
+            Step::Table(table, name) => return Some((table, name)),
+            Step::Input(_, input, place) => (plan, at) = (input, place),
+        }
+    }
+}
+
+/// The table whose rows two columns of a plan's output come from, the same row in each, and their names in it.
+pub(crate) fn origin_of_both(
+    mut plan: &LogicalPlan,
+    [mut first, mut second]: [usize; 2],
+) -> Option<(&'static Table, [String; 2])> {
+    loop {
+        match (step(plan, first)?, step(plan, second)?) {
+            (Step::Table(table, one), Step::Table(_, other)) => return Some((table, [one, other])),
+            (Step::Input(side, input, one), Step::Input(other_side, _, other))
+                if side == other_side =>
             {
-                return Some((&SESSIONS, name(plan, at)?));
-            }
-            LogicalPlan::SubqueryAlias(alias) => (&alias.input, None),
-            LogicalPlan::Filter(filter) => (&filter.input, None),
-            LogicalPlan::Sort(sort) => (&sort.input, None),
-            LogicalPlan::Limit(limit) => (&limit.input, None),
-            LogicalPlan::Repartition(parts) => (&parts.input, None),
-            LogicalPlan::Distinct(distinct) => (distinct.input(), None),
-            LogicalPlan::Projection(projection) => (&projection.input, projection.expr.get(at)),
-            LogicalPlan::Aggregate(aggregate) => {
-                (&aggregate.input, Some(aggregate.group_expr.get(at)?))
-            }
-            LogicalPlan::Window(window) => {
-                if at >= window.input.schema().fields().len() {
-                    return None;
-                }
-                (&window.input, None)
-            }
-            LogicalPlan::Join(join) => {
-                let left = join.left.schema().fields().len();
-                match join.join_type {
-                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
-                        (&join.right, None)
-                    }
-                    _ if at < left => (&join.left, None),
-                    JoinType::LeftMark => return None,
-                    _ => {
-                        at -= left;
-                        (&join.right, None)
-                    }
-                }
+                (plan, first, second) = (input, one, other);
             }
             _ => return None,
-        };
-        if let Some(expression) = expression {
-            at = input.schema().maybe_index_of_column(column(expression, input)?)?;
         }
-        if at >= input.schema().fields().len() {
-            return None;
-        }
-        plan = input;
     }
+}
+
+/// Where a column of a plan's output comes from.
+enum Step<'p> {
+    /// A table, and the name of its column.
+    Table(&'static Table, String),
+    /// An input, by its number, and the position of the column in its output.
+    Input(usize, &'p LogicalPlan, usize),
+}
+
+fn step(plan: &LogicalPlan, at: usize) -> Option<Step<'_>> {
+    let name = |plan: &LogicalPlan| Some(plan.schema().fields().get(at)?.name().clone());
+    let (side, input, place, expression) = match plan {
+        LogicalPlan::TableScan(scan) => {
+            let table = match scan.table_name.table() {
+                OWN_EVENTS => &EVENTS,
+                name => dictionary::table(name)?,
+            };
+            return Some(Step::Table(table, name(plan)?));
+        }
+        // Sessions are a plan over events.
+        LogicalPlan::SubqueryAlias(alias)
+            if alias.alias.table() == SESSIONS.name && is_whole(&SESSIONS, plan) =>
+        {
+            return Some(Step::Table(&SESSIONS, name(plan)?));
+        }
+        LogicalPlan::SubqueryAlias(alias) => (0, &alias.input, at, None),
+        LogicalPlan::Filter(filter) => (0, &filter.input, at, None),
+        LogicalPlan::Sort(sort) => (0, &sort.input, at, None),
+        LogicalPlan::Limit(limit) => (0, &limit.input, at, None),
+        LogicalPlan::Repartition(parts) => (0, &parts.input, at, None),
+        LogicalPlan::Distinct(distinct) => (0, distinct.input(), at, None),
+        LogicalPlan::Projection(projection) => {
+            (0, &projection.input, at, Some(projection.expr.get(at)?))
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            (0, &aggregate.input, at, Some(aggregate.group_expr.get(at)?))
+        }
+        LogicalPlan::Window(window) => (0, &window.input, at, None),
+        LogicalPlan::Join(join) => {
+            let left = join.left.schema().fields().len();
+            match join.join_type {
+                JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                    (1, &join.right, at, None)
+                }
+                _ if at < left => (0, &join.left, at, None),
+                JoinType::LeftMark => return None,
+                _ => (1, &join.right, at - left, None),
+            }
+        }
+        _ => return None,
+    };
+    let place = match expression {
+        Some(expression) => input.schema().maybe_index_of_column(column(expression, input)?)?,
+        None => place,
+    };
+    (place < input.schema().fields().len()).then_some(Step::Input(side, input, place))
 }
 
 /// Whether a plan has the columns of a table, so that its alias is not a user's for something else.

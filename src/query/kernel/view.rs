@@ -30,7 +30,8 @@ use crate::dialect::{
 };
 use crate::events::definitions::definition_tables;
 use crate::events::event_sessions::SessionsTable;
-use crate::events::table::{EventTables, Hidden, event_tables};
+use crate::events::promoted::PromotedColumns;
+use crate::events::table::{EventTables, Shown, event_tables};
 use crate::functions::calendar::Calendar;
 use crate::functions::local_time;
 use crate::guard;
@@ -120,9 +121,10 @@ impl View {
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
         let own = snapshot.clone();
-        let hidden = Hidden { deletions, kept_from };
-        let EventTables { plain: events, numbered: numbered_events } =
-            event_tables(store, own, project, &persons, overrides, hidden)?;
+        let promotions = projects.promotions(project);
+        let shown = Shown { deletions, kept_from, promotions };
+        let tables = event_tables(store, own, project, &persons, overrides, shown)?;
+        let EventTables { plain: events, numbered: numbered_events, promotions } = tables;
         let definitions = definition_tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
         let exact = exact(&snapshot);
@@ -146,12 +148,13 @@ impl View {
         let planners = base.expr_planners().iter().cloned();
         let planners = std::iter::once(Arc::new(PropertyPlanner { exact }) as Arc<dyn ExprPlanner>)
             .chain(planners);
-        let state = SessionStateBuilder::new_from_existing(base.clone())
+        let mut builder = SessionStateBuilder::new_from_existing(base.clone())
             .with_expr_planners(planners.collect())
-            .with_analyzer_rule(Arc::new(TypedColumns { exact }))
-            .with_config(config)
-            .with_catalog_list(Arc::new(catalogs))
-            .build();
+            .with_analyzer_rule(Arc::new(TypedColumns { exact }));
+        if !promotions.is_empty() {
+            builder = builder.with_analyzer_rule(Arc::new(PromotedColumns { promotions }));
+        }
+        let state = builder.with_config(config).with_catalog_list(Arc::new(catalogs)).build();
         let context = SessionContext::new_with_state(state);
         Ok(Self {
             context,

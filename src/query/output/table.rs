@@ -1,6 +1,6 @@
 //! Aligned columns of the first rows of a stream of Arrow: [`TableText`], for terminals.
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
@@ -32,7 +32,9 @@ impl TableText {
     pub fn add(&mut self, part: Bytes) -> Result<bool, ArrowError> {
         let mut buffer = Buffer::from(part);
         while let Some(batch) = self.decoder.decode(&mut buffer)? {
-            let bytes = batch.get_array_memory_size();
+            // Of its own rows: batches of one part share the memory of that.
+            let sizes = batch.columns().iter().map(|own| own.to_data().get_slice_memory_size());
+            let bytes = sizes.sum::<Result<usize, _>>()?;
             let is_wide = bytes > self.bytes_left && !self.batches.is_empty();
             if is_wide || batch.num_rows() > self.rows_left {
                 let rows = if is_wide { 0 } else { self.rows_left };

@@ -298,9 +298,12 @@ impl State {
         }
     }
 
-    /// The metadata with the columns of the spec that the table lacks; `None` if it lacks none.
-    pub(super) fn widened_metadata(&self) -> Result<Option<Metadata>, TableError> {
-        let Some(wider) = schema::widened(&self.columns.table, &self.spec)? else {
+    /// The metadata with the columns of a spec that the table lacks; `None` if it lacks none.
+    pub(super) fn widened_metadata(
+        &self,
+        spec: &TableSpec,
+    ) -> Result<Option<Metadata>, TableError> {
+        let Some(wider) = schema::widened(&self.columns.table, spec)? else {
             return Ok(None);
         };
         let schema_string = wider.to_json().map_err(|reason| TableError::Schema {

@@ -8,7 +8,7 @@ use crate::chart::series::Unit;
 use crate::chart::spark::spark;
 use crate::parts;
 use crate::parts::{clipped, page, query};
-use weir_api::definitions::{EventDefinition, Notes, PropertyDefinition};
+use weir_api::definitions::{EventDefinition, Notes, PromotedProperty, PropertyDefinition};
 
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -27,6 +27,10 @@ const TYPES: [(&str, &str); 5] = [
     ("DateTime", "time"),
     ("Duration", "duration"),
 ];
+
+/// Types of columns, and the API's name of the values that fit into each.
+const COLUMN_TYPES: [(&str, &str); 3] =
+    [("text", "String"), ("number", "Numeric"), ("boolean", "Boolean")];
 
 /// Links to all kinds, one of them current: events, or properties by their owner.
 pub fn tabs(project: i64, current: (&str, &str)) -> Markup {
@@ -193,8 +197,54 @@ pub fn property(project: i64, definition: &PropertyDefinition, can_write: bool) 
     }
 }
 
-/// Definitions of properties of events, or of persons.
-pub fn properties(project: i64, of: &str, definitions: &[PropertyDefinition]) -> Markup {
+/// The column of a property of events, and the form that promotes it to one, or stops that.
+pub fn column(
+    project: i64,
+    definition: &PropertyDefinition,
+    promoted: Option<&PromotedProperty>,
+    can_write: bool,
+) -> Markup {
+    let id = parts::part(&definition.id);
+    let action = page(project, &format!("data-management/properties/{id}/column"));
+    let values = definition.property_type.as_deref().unwrap_or_default();
+    if promoted.is_none() && !can_write {
+        return html! {};
+    }
+    html! {
+        div class="card" id="column" {
+            h2 { "Column" }
+            @match promoted {
+                Some(own) => {
+                    p { code { (clipped(&own.column, NAME_MAX_CHARS)) } ", " (own.r#type) ": in SQL, in files and for BI tools." }
+                    @if can_write {
+                        form method="post" action=(action) data-confirm="Queries that name the column are refused from then on. Stop?" {
+                            input type="hidden" name="do" value="stop";
+                            button class="small danger" { "Stop" }
+                        }
+                    }
+                }
+                None => {
+                    p { "A column of its own makes queries for this property faster, and gives it to files and BI tools. Its type is for good." }
+                    form class="bar" method="post" action=(action) {
+                        input type="hidden" name="do" value="promote";
+                        label { "Type of the column" select name="type" {
+                            @for (kind, fitting) in COLUMN_TYPES { option value=(kind) selected[fitting == values] { (kind) } }
+                        } }
+                        button class="main" { "Promote" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Definitions of properties of events, or of persons; `promoted` has those of events with a column.
+pub fn properties(
+    project: i64,
+    of: &str,
+    definitions: &[PropertyDefinition],
+    promoted: &[PromotedProperty],
+) -> Markup {
     if definitions.is_empty() {
         return none();
     }
@@ -208,6 +258,9 @@ pub fn properties(project: i64, of: &str, definitions: &[PropertyDefinition]) ->
                         tr {
                             th scope="row" {
                                 a href=(page(project, &format!("data-management/properties/{}", parts::part(&definition.id)))) { (clipped(name, NAME_MAX_CHARS)) }
+                                @if let Some(own) = promoted.iter().find(|own| own.key == name) {
+                                    " " span class="badge" { (clipped(&own.column, NAME_MAX_CHARS)) ", " (own.r#type) }
+                                }
                                 (marks(&definition.tags, &definition.notes))
                                 (described(&definition.notes))
                             }

@@ -9,15 +9,21 @@ use uuid::Uuid;
 use crate::fields::not_a_choice;
 use crate::operation::input::InPath;
 use crate::operation::output::Listed;
-use crate::page as part;
 use crate::response::Problem;
 use crate::routes::definition_parameters::Terms;
 use crate::routes::event_definitions::EventDefinitionWrite;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
+use crate::routes::promoted_properties::{PromotedPropertyWrite, PropertyKey};
 use crate::routes::property_definitions::PropertyDefinitionWrite;
-use crate::routes::{event_definitions, property_definitions};
-use weir_metadata::properties::ValueType;
+use crate::routes::{event_definitions, promoted_properties, property_definitions, store};
+use crate::{auth, page as part};
+use weir_api::definitions as api;
+use weir_event::promotion::PROMOTIONS_MAX;
+use weir_event::schema::PropertyType;
+use weir_metadata::members::Level;
+use weir_metadata::promotions::check_key;
+use weir_metadata::properties::{PropertyDefinition, PropertyKind, ValueType};
 use weir_web::pages::definitions as shown;
 use weir_web::pages::definitions::Volume;
 use weir_web::parts;
@@ -32,6 +38,9 @@ const PROPERTIES: (&str, &str) = ("properties", "property_definitions/");
 
 /// Definitions per page.
 const ROWS: usize = 100;
+
+/// All promoted properties.
+const COLUMNS: part::Page = part::Page { limit: PROMOTIONS_MAX, offset: 0 };
 
 /// Number of days for which events are counted, today included.
 const DAYS: usize = 30;
@@ -79,10 +88,14 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
         return files::of_list(&visit.asking, list, (PROPERTIES.0, format)).await;
     }
     let found = visit.asking.perform(list(rows(&visit))).await?;
+    let columns = match kind.as_str() {
+        "" => columns(&visit.asking).await?,
+        _ => Vec::new(),
+    };
     let mut page = begun(&visit, PROPERTIES.0);
     page.now = html! {
         (page.now)
-        (shown::properties(visit.project(), &kind, &found.results))
+        (shown::properties(visit.project(), &kind, &found.results, &columns))
         (around(&visit, PROPERTIES.1, &found))
     };
     Ok(Sent::Page(page))
@@ -186,7 +199,11 @@ pub async fn property(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let definition = asking.perform(property_definitions::Retrieve { id: id(&visit)? }).await?;
     let can_write = asking.may("property_definition:write");
-    let content = shown::property(asking.project(), &definition, can_write);
+    let column = column(asking, id(&visit)?, &definition).await?;
+    let content = html! {
+        (shown::property(asking.project(), &definition, can_write))
+        (column)
+    };
     Ok(Sent::Page(Page::new(parts::clipped(&definition.name, 120), content)))
 }
 
@@ -202,6 +219,55 @@ pub async fn change_property(mut visit: Visit) -> Result<Sent, Problem> {
     };
     visit.asking.perform(property_definitions::Update { id: id(&visit)?, change }).await?;
     back(&visit, PROPERTIES.0)
+}
+
+/// `POST data-management/properties/:id/column`: `do` is `promote`, to a column of the type `type`, or `stop`.
+pub async fn change_column(mut visit: Visit) -> Result<Sent, Problem> {
+    let sent = form(visit.take_request()?).await?;
+    let key = key_of_events(&visit.asking, id(&visit)?).await?;
+    let key = key.ok_or_else(|| Problem::not_found("Not found."))?;
+    match sent.get("do") {
+        "promote" => {
+            let name = sent.get("type");
+            let kind = PropertyType::named(name).ok_or_else(|| not_a_choice("type", name))?;
+            let property = PromotedPropertyWrite { key: PropertyKey(key), r#type: kind };
+            visit.asking.perform(promoted_properties::Create { property }).await?;
+        }
+        "stop" => {
+            visit.asking.perform(promoted_properties::Delete { key }).await?;
+        }
+        other => return Err(not_a_choice("do", other)),
+    }
+    back(&visit, PROPERTIES.0)
+}
+
+/// The promoted properties of the project.
+async fn columns(asking: &Asking) -> Result<Vec<api::PromotedProperty>, Problem> {
+    Ok(asking.perform(promoted_properties::List { page: COLUMNS }).await?.results)
+}
+
+/// The key of the property of a definition; `None` if it is one of persons or groups.
+async fn key_of_events(asking: &Asking, id: Uuid) -> Result<Option<String>, Problem> {
+    let (metadata, project) = (&asking.app.node.metadata, asking.asker.project.id);
+    let found = metadata.definition::<PropertyDefinition>(project, id).await;
+    let (own, _) = found.map_err(store::problem)?;
+    Ok((own.kind == PropertyKind::Event).then_some(own.name))
+}
+
+/// The column of a property, and the form that changes it; nothing for one that cannot be promoted.
+async fn column(
+    asking: &Asking,
+    id: Uuid,
+    definition: &api::PropertyDefinition,
+) -> Result<Markup, Problem> {
+    if check_key(&definition.name).is_err() || key_of_events(asking, id).await?.is_none() {
+        return Ok(html! {});
+    }
+    let columns = columns(asking).await?;
+    let own = columns.iter().find(|own| own.key == definition.name);
+    let is_admin = auth::require_level(&asking.asker.key, Level::Admin).is_ok();
+    let can_write = is_admin && asking.may("property_definition:write");
+    Ok(shown::column(asking.project(), definition, own, can_write))
 }
 
 /// The id in the path.

@@ -81,6 +81,7 @@ pub const PAGES: &[Line] = &[
     at("GET",  "data-management/properties",    "property_definition:read", run!(definitions::properties)),
     at("GET",  "data-management/properties/:id", "property_definition:read", run!(definitions::property)),
     at("POST", "data-management/properties/:id", "property_definition:write", run!(definitions::change_property)),
+    at("POST", "data-management/properties/:id/column", "property_definition:write", run!(definitions::change_column)),
     at("GET",  "data-management/deletions",     "person:read",          run!(deletions::list)),
     at("GET",  "sql",                           "query:read",           run!(sql::sql)),
     at("GET",  "health",                        "project:read",         run!(health::health)),

@@ -1,0 +1,83 @@
+//! `weir promote`: lists the properties of events that a project has promoted to columns, promotes one or stops that, over
+//! the API with a personal key.
+
+use std::io;
+use std::io::Write;
+
+use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use hyper::Method;
+use serde_json::{Value, json};
+use url::form_urlencoded::byte_serialize;
+
+use crate::cli::client::{Server, TlsArgs, whole};
+use weir_event::schema::PropertyType;
+
+/// Promote a property of events to a column
+#[derive(Clone, Debug, clap::Args)]
+pub struct PromoteArgs {
+    /// Key of the property; without one, the promoted properties are listed
+    #[arg(value_name = "KEY")]
+    pub property: Option<String>,
+    /// Type of the column, for good
+    #[arg(long = "type", value_name = "TYPE", default_value = "text", value_parser = types())]
+    pub kind: PropertyType,
+    /// Promote it no more; files keep the column
+    #[arg(long, requires = "property")]
+    pub remove: bool,
+    /// URL of the server
+    #[arg(long, default_value = "http://127.0.0.1:8000")]
+    pub url: String,
+    /// Personal API key of an administrator
+    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
+    pub key: String,
+    /// Id of the project
+    #[arg(long, default_value_t = 1)]
+    pub project: i64,
+    /// For https.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// The names of types.
+fn types() -> impl TypedValueParser<Value = PropertyType> {
+    let names = PossibleValuesParser::new(PropertyType::ALL.map(PropertyType::name));
+    names.try_map(|name| PropertyType::named(&name).ok_or("there is no such type"))
+}
+
+/// Prints the promoted properties, or the one that is promoted now.
+///
+/// # Errors
+///
+/// The server cannot be reached or refuses; the message is the server's.
+pub async fn run(args: PromoteArgs) -> anyhow::Result<()> {
+    let server = Server::new(&args.url, &args.key, &args.tls)?;
+    let path = format!("api/projects/{}/promoted_properties/", args.project);
+    let mut out = io::stdout();
+    let Some(key) = &args.property else {
+        let list = whole(server.send(Method::GET, &path, None).await?).await?;
+        let list: Value = serde_json::from_slice(&list)?;
+        let rows = list.get("results").and_then(Value::as_array);
+        writeln!(out, "KEY\tTYPE\tCOLUMN\tSINCE")?;
+        for row in rows.context("the server answers no list")? {
+            writeln!(out, "{}", line(row))?;
+        }
+        return Ok(());
+    };
+    if args.remove {
+        // In a path, a plus sign is one.
+        let part = byte_serialize(key.as_bytes()).collect::<String>().replace('+', "%20");
+        server.send(Method::DELETE, &format!("{path}{part}/"), None).await?;
+        return Ok(());
+    }
+    let body = json!({"key": key, "type": args.kind.name()});
+    let made = whole(server.send(Method::POST, &path, Some(&body)).await?).await?;
+    writeln!(out, "{}", line(&serde_json::from_slice(&made)?))?;
+    Ok(())
+}
+
+/// A promoted property as a line of the list.
+fn line(row: &Value) -> String {
+    let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+    [text("key"), text("type"), text("column"), text("created_at")].join("\t")
+}

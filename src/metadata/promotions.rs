@@ -1,0 +1,232 @@
+//! Properties of events that projects promote to columns of the events table: [`PromotedProperty`]. The columns are those of
+//! all projects together, at most [`PROMOTIONS_MAX`], and each has one type, for good: a promotion of it with another type is
+//! refused, also by another project, and also after the last one has ended, because files have the column still.
+
+use crate::accounts::check_length;
+use crate::connection::Conn;
+use crate::entity::{Columns, entity, stored};
+use crate::error::MetadataError;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::promotion::{KEY_MAX_CHARS, PROMOTIONS_MAX, Promotion};
+use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
+
+mod operations;
+
+/// Properties with a column of another name, which every event has.
+const ELSEWHERE: [(&str, &str); 10] = [
+    ("$session_id", "session_id"),
+    ("$window_id", "window_id"),
+    ("$ip", "ip"),
+    ("$elements", "elements_chain"),
+    ("$elements_chain", "elements_chain"),
+    ("$group_0", "group_0"),
+    ("$group_1", "group_1"),
+    ("$group_2", "group_2"),
+    ("$group_3", "group_3"),
+    ("$group_4", "group_4"),
+];
+
+stored! {
+    PropertyType as String: |kind| kind.name().to_owned(), |name| {
+        PropertyType::named(&name).ok_or_else(|| format!("no type of a column: {name}"))
+    };
+}
+
+entity! {
+    /// A property of events that a project has promoted.
+    pub struct PromotedProperty in "promoted_properties" {
+        /// The project.
+        project: ProjectId as "project_id" [key],
+        /// The key of the property.
+        key: String [key],
+        /// The type of its column.
+        kind: PropertyType [once],
+        /// When it was promoted.
+        created_at: UnixMicros [once],
+    }
+}
+
+impl PromotedProperty {
+    /// The property and the type of its column.
+    pub fn promotion(&self) -> Promotion {
+        Promotion { key: self.key.as_str().into(), kind: self.kind }
+    }
+}
+
+/// The promoted properties of a project, by key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Promotions {
+    pub(super) rows: Vec<PromotedProperty>,
+    /// The same in the same order.
+    pub(super) columns: Vec<Promotion>,
+}
+
+impl Promotions {
+    pub(super) fn new(mut rows: Vec<PromotedProperty>) -> Self {
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        let columns = rows.iter().map(PromotedProperty::promotion).collect();
+        Self { rows, columns }
+    }
+}
+
+/// A promotion that is asked for.
+#[derive(Clone, Debug)]
+pub struct NewPromotion {
+    /// The key of the property.
+    pub key: String,
+    /// The type of the column.
+    pub kind: PropertyType,
+    /// The column that the table has for it already, whoever made that.
+    pub stored: Option<StoredColumn>,
+}
+
+/// A column of the events table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredColumn {
+    /// Its name, which may differ in case from that of the promotion.
+    pub name: String,
+    /// The name of its type: that of a [`PropertyType`], or another one.
+    pub kind: String,
+}
+
+/// Checks the key of a property that is to get a column.
+///
+/// # Errors
+///
+/// It is empty, too long, has control characters, or has a column that every event has.
+pub fn check_key(key: &str) -> Result<(), Violation> {
+    if key.is_empty() {
+        return Err(Violation::blank("key"));
+    }
+    check_length("key", key, KEY_MAX_CHARS)?;
+    if key.chars().any(char::is_control) {
+        return Err(of_key("A key with control characters cannot have a column."));
+    }
+    let fixed = Promotion::is_fixed(key).then(|| promoted_column_name(key));
+    let elsewhere = ELSEWHERE.iter().find(|(own, _)| *own == key);
+    match fixed.or_else(|| elsewhere.map(|(_, column)| (*column).to_owned())) {
+        Some(column) => Err(of_key(format!("The property {key} has a column already, {column}."))),
+        None => Ok(()),
+    }
+}
+
+/// Checks a promotion against the `columns` that are promoted already.
+fn check_column(new: &NewPromotion, columns: &[Promotion]) -> Result<(), Violation> {
+    let name = promoted_column_name(&new.key);
+    let wanted = name.to_lowercase();
+    let fixed = PROMOTED.iter().map(|(key, kind)| (promoted_column_name(key), kind.name()));
+    let promoted = columns.iter().map(|own| (own.column(), own.kind.name()));
+    let stored = new.stored.iter().map(|own| (own.name.clone(), own.kind.as_str()));
+    for (own, kind) in fixed.chain(promoted).chain(stored) {
+        // Readers of the files do not tell names apart that differ in case alone.
+        if own != name && own.to_lowercase() == wanted {
+            let detail = format!("The column {name} would differ in case alone from {own}.");
+            return Err(of_key(detail));
+        }
+        if own == name && kind != new.kind.name() {
+            let detail = format!("The column {name} is {kind}, and stays it.");
+            return Err(Violation { code: "invalid_input", detail, attr: Some("type") });
+        }
+    }
+    let is_known = columns.iter().any(|own| *own.key == *new.key);
+    if !is_known && columns.len() >= PROMOTIONS_MAX {
+        let detail =
+            format!("The projects of a server promote at most {PROMOTIONS_MAX} properties.");
+        return Err(Violation::general(detail));
+    }
+    Ok(())
+}
+
+fn of_key(detail: impl Into<String>) -> Violation {
+    Violation { code: "invalid_input", detail: detail.into(), attr: Some("key") }
+}
+
+/// Reads the promoted properties of one project or of all, by project.
+pub(super) async fn all(
+    connection: &mut Conn,
+    only: Option<ProjectId>,
+) -> Result<Vec<PromotedProperty>, MetadataError> {
+    let select = PromotedProperty::select(
+        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, key",
+    );
+    Ok(select.bind(only.map(|project| project.0)).fetch_all(connection).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NewPromotion, StoredColumn, check_column, check_key};
+    use weir_event::promotion::{KEY_MAX_CHARS, PROMOTIONS_MAX, Promotion};
+    use weir_event::schema::PropertyType;
+
+    #[test]
+    fn keys_are_checked() {
+        let long = "x".repeat(KEY_MAX_CHARS);
+        for key in ["plan", "$plan", "a b", " ", "ü", "P", long.as_str()] {
+            assert_eq!(check_key(key), Ok(()), "{key}");
+        }
+        let too_long = "ü".repeat(KEY_MAX_CHARS + 1);
+        for (key, detail) in [
+            ("", "This field may not be blank."),
+            (too_long.as_str(), "Ensure this field has no more than 200 characters."),
+            ("a\0b", "A key with control characters cannot have a column."),
+            ("a\nb", "A key with control characters cannot have a column."),
+            ("$os", "The property $os has a column already, p_$os."),
+            ("price", "The property price has a column already, p_price."),
+            ("$ip", "The property $ip has a column already, ip."),
+            (
+                "$elements_chain",
+                "The property $elements_chain has a column already, elements_chain.",
+            ),
+            ("$group_4", "The property $group_4 has a column already, group_4."),
+        ] {
+            let violation = check_key(key).expect_err(key);
+            assert_eq!((violation.detail.as_str(), violation.attr), (detail, Some("key")));
+        }
+    }
+
+    fn column(key: &str, kind: PropertyType) -> Promotion {
+        Promotion { key: key.into(), kind }
+    }
+
+    fn new(key: &str, kind: PropertyType) -> NewPromotion {
+        NewPromotion { key: key.to_owned(), kind, stored: None }
+    }
+
+    #[test]
+    fn a_column_keeps_its_type_and_its_case() {
+        use PropertyType::{Boolean, Double, Text};
+
+        let columns = [column("plan", Text), column("seats", Double)];
+        let checked = |new: &NewPromotion| check_column(new, &columns).map_err(|own| own.detail);
+        assert_eq!(checked(&new("plan", Text)), Ok(()));
+        assert_eq!(checked(&new("paid", Boolean)), Ok(()));
+        let stays = Err("The column p_plan is text, and stays it.".to_owned());
+        assert_eq!(checked(&new("plan", Double)), stays);
+        let case = |name: &str, own: &str| {
+            Err(format!("The column {name} would differ in case alone from {own}."))
+        };
+        assert_eq!(checked(&new("Plan", Text)), case("p_Plan", "p_plan"));
+        assert_eq!(checked(&new("$OS", Text)), case("p_$OS", "p_$os"));
+        let stored = |name: &str, kind: &str| {
+            let stored = StoredColumn { name: name.to_owned(), kind: kind.to_owned() };
+            checked(&NewPromotion { stored: Some(stored), ..new("paid", Boolean) })
+        };
+        assert_eq!(stored("p_paid", "boolean"), Ok(()));
+        let stays = Err("The column p_paid is number, and stays it.".to_owned());
+        assert_eq!(stored("p_paid", "number"), stays);
+        assert_eq!(stored("p_Paid", "boolean"), case("p_paid", "p_Paid"));
+    }
+
+    #[test]
+    fn there_are_so_many_columns() {
+        let columns: Vec<Promotion> =
+            (0..PROMOTIONS_MAX).map(|at| column(&format!("k{at}"), PropertyType::Text)).collect();
+        assert!(check_column(&new("k7", PropertyType::Text), &columns).is_ok());
+        assert!(check_column(&new("more", PropertyType::Text), &columns[1..]).is_ok());
+        let violation = check_column(&new("more", PropertyType::Text), &columns);
+        let detail = "The projects of a server promote at most 50 properties.";
+        assert_eq!(violation.map_err(|own| own.detail), Err(detail.to_owned()));
+    }
+}

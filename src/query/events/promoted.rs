@@ -1,0 +1,283 @@
+//! Properties of events that a project has promoted to columns. A column is a function of the JSON text ([`value`]): files
+//! are written with its values ([`derived`]), a scan computes it for rows without ([`Promoted`]), and a plan that
+//! contains the function reads the column instead ([`PromotedColumns`]). So answers are the same before and after.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, expressions};
+use datafusion::physical_expr_adapter::{
+    DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
+};
+
+use crate::events::event_property::json_text;
+use crate::functions::text_number::number;
+use crate::functions::text_truth::truth;
+use crate::kernel::lineage::origin_of_both;
+use crate::kernel::rewritten::map_named;
+use weir_event::dictionary;
+use weir_event::dictionary::EVENTS;
+use weir_event::promotion::Promotion;
+use weir_event::schema::PropertyType::{Boolean, Double, Text};
+use weir_event::schema::{PropertyType, column};
+use weir_storage::derived::{Derivation, Derived, DerivedColumn};
+
+/// The column with the JSON text.
+const PROPERTIES: &str = "properties";
+
+/// The functions that [`value`] calls, by their names in plans.
+const AS_TEXT: &str = "json_as_text";
+const AS_NUMBER: &str = "number_of_text";
+const LOWER: &str = "lower";
+
+/// The value of the column of a property, from the column `properties`.
+fn value(promotion: &Promotion) -> Expr {
+    let text = json_text(&promotion.key);
+    match promotion.kind {
+        Text => text,
+        Double => number(text),
+        Boolean => truth(text),
+    }
+}
+
+/// The promotions for which a table has no column of another type. It could have one only if metadata and files are from
+/// different times.
+pub fn fitting(promotions: &[Promotion], table: &Schema) -> Vec<Promotion> {
+    let fits = |own: &&Promotion| {
+        let wanted = own.field();
+        table.field_with_name(wanted.name()).map_or(true, |there| {
+            match (wanted.data_type(), there.data_type()) {
+                (DataType::Utf8, there) => there.is_string(),
+                (wanted, there) => wanted == there,
+            }
+        })
+    };
+    promotions.iter().filter(fits).cloned().collect()
+}
+
+/// The columns for the writer of files.
+///
+/// # Errors
+///
+/// A function has no form in plans: a bug.
+pub fn derived(promotions: &[Promotion]) -> Result<Derived> {
+    let column = |promotion: &Promotion| {
+        let field = promotion.field();
+        let description = dictionary::of_property(field.name()).map(|own| own.description());
+        let field = match description {
+            Some(text) => dictionary::with_description(&Arc::new(field), text),
+            None => field,
+        };
+        Ok(DerivedColumn { field: Arc::new(field), values: derivation(promotion)? })
+    };
+    let columns = promotions.iter().map(column).collect::<Result<Vec<_>>>()?;
+    Ok(Derived { source: column::PROPERTIES, columns: columns.into() })
+}
+
+/// The values of a column from the texts of `properties`.
+fn derivation(promotion: &Promotion) -> Result<Derivation> {
+    let schema = Schema::new(vec![Field::new(PROPERTIES, DataType::Utf8View, false)]);
+    let schema = Arc::new(schema);
+    let compute = physical(promotion, &schema)?;
+    Ok(Arc::new(move |texts: &ArrayRef| {
+        let texts = match texts.data_type() {
+            DataType::Utf8View => Arc::clone(texts),
+            _ => cast(texts, &DataType::Utf8View)?,
+        };
+        let rows = texts.len();
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![texts])?;
+        let values = compute.evaluate(&batch).and_then(|values| values.into_array(rows));
+        values.map_err(|error| ArrowError::ExternalError(Box::new(error)))
+    }))
+}
+
+fn physical(promotion: &Promotion, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
+    let schema = DFSchema::try_from(Arc::clone(schema))?;
+    let (properties, planning) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    create_physical_expr(&value(promotion), &schema, &properties, &planning)
+}
+
+/// The columns of a project's promotions, which follow all others of a table of events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Promoted {
+    promotions: Arc<[Promotion]>,
+    /// The name of each column, and what computes it from the columns of the table.
+    columns: Arc<[(String, Arc<dyn PhysicalExpr>)]>,
+    /// The number of columns before them.
+    width: usize,
+}
+
+impl Promoted {
+    /// Those of some promotions, and the table with their columns.
+    ///
+    /// # Errors
+    ///
+    /// A function has no form in plans: a bug.
+    pub(crate) fn of(promotions: Vec<Promotion>, table: SchemaRef) -> Result<(Self, SchemaRef)> {
+        if promotions.is_empty() {
+            return Ok((Self::default(), table));
+        }
+        let column = |own: &Promotion| Ok((own.column(), physical(own, &table)?));
+        let columns = promotions.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let more = promotions.iter().map(|own| Arc::new(own.field()) as FieldRef);
+        let fields: Vec<FieldRef> = table.fields().iter().cloned().chain(more).collect();
+        let (promotions, columns) = (promotions.into(), columns.into());
+        let own = Self { promotions, columns, width: table.fields().len() };
+        Ok((own, Arc::new(Schema::new(fields))))
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The promotions.
+    pub(crate) fn promotions(&self) -> &Arc<[Promotion]> {
+        &self.promotions
+    }
+
+    /// Computes those columns of rows in memory that are among these positions of the table. `columns` are those of the
+    /// rows, and gets them.
+    ///
+    /// # Errors
+    ///
+    /// The rows lack `properties`: a bug.
+    pub(crate) fn complete(
+        &self,
+        columns: &mut Vec<Option<ArrayRef>>,
+        positions: &[usize],
+    ) -> Result<()> {
+        let texts = columns.get(column::PROPERTIES).cloned().flatten();
+        for (at, promotion) in (self.width..).zip(self.promotions.iter()) {
+            if positions.contains(&at) {
+                columns.resize(columns.len().max(at + 1), None);
+                if let (Some(own), Some(texts)) = (columns.get_mut(at), &texts) {
+                    *own = Some(derivation(promotion)?(texts)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the columns of a file, and computes those that it lacks.
+impl PhysicalExprAdapterFactory for Promoted {
+    fn create(&self, table: SchemaRef, file: SchemaRef) -> Result<Arc<dyn PhysicalExprAdapter>> {
+        let lacks = |(name, _): &&(String, _)| file.index_of(name).is_err();
+        let lacking: Vec<_> = self.columns.iter().filter(lacks).cloned().collect();
+        let usual = DefaultPhysicalExprAdapterFactory.create(table, file)?;
+        Ok(match lacking.is_empty() {
+            true => usual,
+            false => Arc::new(Computed { lacking, usual }),
+        })
+    }
+}
+
+/// Computes columns that a file lacks.
+#[derive(Debug)]
+struct Computed {
+    lacking: Vec<(String, Arc<dyn PhysicalExpr>)>,
+    usual: Arc<dyn PhysicalExprAdapter>,
+}
+
+impl PhysicalExprAdapter for Computed {
+    fn rewrite(&self, expression: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        let computed = expression.transform_up(|part| {
+            let name = part.downcast_ref::<expressions::Column>().map(expressions::Column::name);
+            let own = self.lacking.iter().find(|(own, _)| Some(own.as_str()) == name);
+            Ok(match own {
+                Some((_, computed)) => Transformed::yes(Arc::clone(computed)),
+                None => Transformed::no(part),
+            })
+        });
+        self.usual.rewrite(computed?.data)
+    }
+}
+
+/// Analyzer rule that reads columns instead of computing their values. It follows all rules that change how a property is
+/// read.
+#[derive(Debug)]
+pub(crate) struct PromotedColumns {
+    /// The promotions, whose columns the events of the view have.
+    pub(crate) promotions: Arc<[Promotion]>,
+}
+
+impl AnalyzerRule for PromotedColumns {
+    fn name(&self) -> &str {
+        "promoted_columns"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let read = plan.transform_up_with_subqueries(|plan| {
+            let inputs = plan.inputs();
+            let [input] = inputs.as_slice() else { return Ok(Transformed::no(plan)) };
+            let input = LogicalPlan::clone(input);
+            map_named(plan, |expression| {
+                expression.transform_up(|part| Ok(self.read(part, &input)))
+            })
+        });
+        read.map(|read| read.data)
+    }
+}
+
+impl PromotedColumns {
+    /// The column instead of an expression that computes its value.
+    fn read(&self, part: Expr, input: &LogicalPlan) -> Transformed<Expr> {
+        match self.column(&part, input) {
+            Some(column) => Transformed::yes(Expr::Column(column)),
+            None => Transformed::no(part),
+        }
+    }
+
+    fn column(&self, part: &Expr, input: &LogicalPlan) -> Option<Column> {
+        let (text, key, kind) = read(part)?;
+        let own = self.promotions.iter().find(|own| *own.key == *key && own.kind == kind)?;
+        let column = Column::new(text.relation.clone(), own.column());
+        let schema = input.schema();
+        let places = [schema.maybe_index_of_column(text)?, schema.maybe_index_of_column(&column)?];
+        let (table, [text, name]) = origin_of_both(input, places)?;
+        (table.name == EVENTS.name && text == PROPERTIES && name == column.name).then_some(column)
+    }
+}
+
+/// The column `properties`, the key and the type, if an expression is the [`value`] of a property. Functions may be wrapped
+/// by guards, so their names count.
+fn read(part: &Expr) -> Option<(&Column, &str, PropertyType)> {
+    match part {
+        Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
+            (AS_TEXT, [Expr::Column(text), Expr::Literal(key, _)]) if text.name == PROPERTIES => {
+                Some((text, key.try_as_str()??, Text))
+            }
+            (AS_NUMBER, [inner]) => as_text(inner).map(|(text, key)| (text, key, Double)),
+            _ => None,
+        },
+        Expr::Case(case) => {
+            let Expr::ScalarFunction(call) = case.expr.as_deref()? else { return None };
+            let [inner] = call.args.as_slice() else { return None };
+            let (text, key) = as_text(inner).filter(|_| call.func.name() == LOWER)?;
+            let Expr::Case(own) = truth(inner.clone()) else { return None };
+            let is_same = own.when_then_expr == case.when_then_expr && case.else_expr.is_none();
+            is_same.then_some((text, key, Boolean))
+        }
+        _ => None,
+    }
+}
+
+/// The same of an expression that reads the text of a property.
+fn as_text(part: &Expr) -> Option<(&Column, &str)> {
+    match read(part)? {
+        (text, key, Text) => Some((text, key)),
+        _ => None,
+    }
+}
