@@ -2,7 +2,7 @@
 //
 //     step       a part of the journey that worked: what
 //     violation  a finding of axe of serious or critical impact: page, theme, rule, nodes
-//     overflow   a page that is wider than its window: page, width, window
+//     overflow   a page that is wider than its window: page, width, window, and what is too wide
 //     lost       a place in a page that the keyboard reaches and the eye does not find: page, node
 //     dead       a page that says less without JavaScript: page
 //     complaint  a message of the console, an error, or a request to another server: text
@@ -161,7 +161,14 @@ for (const path of [...paths, own, '/help/keys']) {
   for (const window of WINDOWS_PX) {
     await page.setViewportSize({ width: window, height: 800 })
     const width = await page.evaluate(() => document.documentElement.scrollWidth)
-    if (width > window) say('overflow', { page: path, width, window })
+    if (width > window) {
+      const wide = await page.evaluate((window) => {
+        const all = [...document.querySelectorAll('main *, header *, nav *')]
+        const own = all.filter((node) => node.getBoundingClientRect().right > window + 0.5)
+        return own.slice(-3).map((node) => node.outerHTML.slice(0, 200))
+      }, window)
+      say('overflow', { page: path, width, window, wide })
+    }
   }
   await page.setViewportSize({ width: 1400, height: 900 })
   await tab(path)

@@ -152,7 +152,7 @@ fn every_column_of_sql_is_described() {
     assert!(!is_done && String::from_utf8_lossy(&error).contains("ingestion_warnings"));
     let page = String::from_utf8(server.get("/project/1/sql").body).expect("UTF-8");
     for text in
-        ["when it happened, after correction", "p_$geoip_country_code", "ISO 3166-1 alpha-2"]
+        ["when it happened, after correction", "p_$geoip_country_code", "ISO 3166-1, two letters"]
     {
         assert!(page.contains(text), "{text}");
     }

@@ -222,7 +222,7 @@ fn long_results_take_little_memory() {
         assert!(length > 2 << 20, "{format}: {length}");
         let more = peak_mib(&server).saturating_sub(before);
         eprintln!("{format}: {length} bytes, {more} MiB more than before");
-        assert!(more < 200, "{format}: {more} MiB");
+        assert!(more < 256, "{format}: {more} MiB");
     }
 }
 
@@ -325,7 +325,8 @@ fn an_error_in_mid_stream_breaks_the_answer_off() {
 fn a_stream_is_of_the_moment_when_it_began() {
     const ROWS: usize = 60_000;
     let settings = [
-        ("WEIR_VACUUM_GRACE", "100ms"),
+        // Longer than a file takes to be written.
+        ("WEIR_VACUUM_GRACE", "2s"),
         ("WEIR_DELETION_INTERVAL", "100ms"),
         ("WEIR_COMPACTION_FILES_MIN", "2"),
         ("WEIR_QUERY_THREADS", "1"),
@@ -352,7 +353,7 @@ fn a_stream_is_of_the_moment_when_it_began() {
     });
     replaced.expect("the files are rewritten");
     // Time for several rounds of the vacuum.
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_secs(4));
     let (rest, is_complete) = slow.rest();
     assert!(is_complete, "{}", server.stderr());
     let lines = rest.iter().filter(|byte| **byte == b'\n').count();

@@ -80,7 +80,8 @@ fn rows(server: &TestServer, project: i64, sql: &str) -> Value {
     {
         let time = cell.as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
         if let Some(time) = time {
-            *cell = json!(time.format("%Y-%m-%d %H:%M:%S%:z").to_string());
+            let fraction = if time.timestamp_subsec_micros() == 0 { "" } else { "%.6f" };
+            *cell = json!(time.format(&format!("%Y-%m-%d %H:%M:%S{fraction}%:z")).to_string());
         }
     }
     rows

@@ -313,7 +313,9 @@ fn numbers_are_in(result: &Value, table: &Value, at: usize) {
     let mut found = 0;
     let mut check = |number: &Value| {
         found += 1;
-        assert!(cells.contains(&number), "{at}: {number} is not in {table}");
+        // Periods that are behind the range are empty.
+        let is_behind = number == &json!(0) && cells.contains(&&json!(""));
+        assert!(is_behind || cells.contains(&number), "{at}: {number} is not in {table}");
     };
     let mut pending = vec![result];
     while let Some(own) = pending.pop() {
@@ -394,6 +396,14 @@ pub(crate) fn nothing_is_told_of_others(
     ] {
         let sent = arguments.to_string();
         let (_, text, _) = call(server, key, name, &arguments);
+        // The slowest queries of this project name what was sent with them.
+        let text = match text.split_once("\nSlowest queries") {
+            Some((before, slow)) => {
+                let after = slow.find("\n\n").and_then(|end| slow.get(end..)).unwrap_or_default();
+                format!("{before}{after}")
+            }
+            None => text,
+        };
         // What was sent may come back in an error.
         let is_told = text.contains(you.secret) && !sent.contains(you.secret);
         assert!(!is_told && !text.contains(&you.ids["GONE"]), "{name} {sent}: {text}");
