@@ -237,9 +237,11 @@ pub(crate) fn strip(value: &mut Value) {
                 fields.remove(name);
             }
             // With the port of the server, which is another one after a restart.
-            if let Some(next) = fields.get_mut("next") {
-                *next =
-                    next.as_str().and_then(|next| next.split_once('?')).map(|(_, own)| own).into();
+            for link in ["next", "initial"] {
+                if let Some(link) = fields.get_mut(link) {
+                    let question = link.as_str().and_then(|link| link.split_once('?'));
+                    *link = question.map(|(_, question)| question).into();
+                }
             }
             if fields.remove("delete_verified_at").is_some() {
                 fields.remove("status");
