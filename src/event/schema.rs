@@ -110,6 +110,8 @@ use PropertyType::{Boolean, Double, Text};
 /// Properties with a column of their own: those that SDKs send with nearly every event and that queries
 /// filter and group by. Sources: the property lists of posthog-js and posthog-node, and PostHog's
 /// person and campaign properties. New ones come last: the log of the table names columns by their places here.
+/// An owner may have promoted a key that is not here ([`crate::promotion`]): a table with such a column of another type would
+/// not open with it.
 pub const PROMOTED: [(&str, PropertyType); 58] = [
     ("$current_url", Text),
     ("$pathname", Text),

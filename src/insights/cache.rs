@@ -21,6 +21,7 @@ use crate::dependence::Dependence;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
+use weir_event::promotion::Promotion;
 use weir_flags::cohorts::CohortSet;
 use weir_query::kernel::engine::Engine;
 
@@ -82,13 +83,16 @@ struct AsOf {
     cohorts: Option<Weak<CohortSet>>,
     /// The time before which no event is kept, if there is one.
     kept_from: Option<UnixMicros>,
+    /// The properties with columns, which SQL may name.
+    promotions: Vec<Promotion>,
 }
 
 impl AsOf {
     fn now(engine: &Engine, project: ProjectId) -> Self {
         let cohorts = engine.metadata().snapshot().cohort_set(project).map(Arc::downgrade);
         let kept_from = engine.kept_from(project);
-        Self { latest: engine.latest_of(project), cohorts, kept_from }
+        let promotions = engine.metadata().snapshot().promotions(project).to_vec();
+        Self { latest: engine.latest_of(project), cohorts, kept_from, promotions }
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -97,7 +101,10 @@ impl AsOf {
             (Some(own), Some(other)) => Weak::ptr_eq(own, other),
             _ => false,
         };
-        is_same_set && self.latest == other.latest && self.kept_from == other.kept_from
+        is_same_set
+            && self.latest == other.latest
+            && self.kept_from == other.kept_from
+            && self.promotions == other.promotions
     }
 }
 

@@ -59,14 +59,16 @@ impl PromotedProperty {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Promotions {
     pub(super) rows: Vec<PromotedProperty>,
-    /// The same in the same order.
+    /// Their columns in the same order, but those that every event has by now.
     pub(super) columns: Vec<Promotion>,
 }
 
 impl Promotions {
     pub(super) fn new(mut rows: Vec<PromotedProperty>) -> Self {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
-        let columns = rows.iter().map(PromotedProperty::promotion).collect();
+        // A later version may have a column of its own for a key.
+        let own = rows.iter().filter(|own| !Promotion::is_fixed(&own.key));
+        let columns = own.map(PromotedProperty::promotion).collect();
         Self { rows, columns }
     }
 }
@@ -101,6 +103,9 @@ pub fn check_key(key: &str) -> Result<(), Violation> {
         return Err(Violation::blank("key"));
     }
     check_length("key", key, KEY_MAX_CHARS)?;
+    if matches!(key, "." | "..") {
+        return Err(of_key("Clients leave this key out of addresses, so it cannot have a column."));
+    }
     if key.chars().any(char::is_control) {
         return Err(of_key("A key with control characters cannot have a column."));
     }

@@ -196,7 +196,7 @@ impl Snapshot {
             (a.created_at, a.project, &a.key).cmp(&(b.created_at, b.project, &b.key))
         });
         let columns: Vec<Promotion> = all.into_iter().map(PromotedProperty::promotion).collect();
-        merged(&columns)
+        merged(columns.iter().filter(|own| !Promotion::is_fixed(&own.key)))
     }
 
     /// The settings shared by the flags of a project.

@@ -12,6 +12,7 @@ pub(super) mod date_trunc;
 mod elements;
 pub(super) mod json;
 pub(super) mod json_last;
+pub(super) mod json_property;
 pub(super) mod json_written;
 mod lambdas;
 pub(super) mod local_time;

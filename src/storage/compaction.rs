@@ -164,6 +164,7 @@ mod tests {
     use super::{Limits, Memory, ReadCost, Reading, choose};
     use crate::delta::DataFile;
     use crate::delta::stats::FileStats;
+    use crate::derived::DerivedTag;
     use crate::exact::ExactColumns;
 
     const MIB: u64 = 1 << 20;
@@ -181,6 +182,7 @@ mod tests {
                 partition: Some((*partition).to_owned()),
                 stats: FileStats::default(),
                 exact: ExactColumns::ALL,
+                derived: DerivedTag::default(),
             })
         };
         let files: Vec<_> = files.iter().enumerate().map(file).collect();

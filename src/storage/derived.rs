@@ -1,5 +1,5 @@
 //! Columns of files that are functions of another column of the row: [`Derived`]. They are computed when a file is
-//! written, and in memory they do not exist.
+//! written, which says so ([`DerivedTag`]), and in memory they do not exist.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ impl fmt::Debug for DerivedColumn {
 /// The columns that are computed, which follow all others in files.
 #[derive(Clone, Debug, Default)]
 pub struct Derived {
+    /// Number of the formulas by which they are computed. Files of other formulas are taken for files without.
+    pub formulas: u32,
     /// Position of the column from which they are computed.
     pub source: usize,
     /// The columns.
@@ -55,8 +57,61 @@ impl Derived {
         self.columns.iter().map(move |own| (own.values)(source.ok_or_else(missing)?))
     }
 
+    /// What is said of a file that has them.
+    pub(crate) fn tag(&self) -> DerivedTag {
+        if self.columns.is_empty() {
+            return DerivedTag::default();
+        }
+        let names: Vec<&str> = self.columns.iter().map(|own| own.field.name().as_str()).collect();
+        DerivedTag(format!("{} {}", self.formulas, names.join(" ")).into())
+    }
+
     /// Their names and types.
     pub fn fields(&self) -> Vec<FieldRef> {
         self.columns.iter().map(|own| Arc::clone(&own.field)).collect()
+    }
+}
+
+/// Which derived columns a file has, as its writer says in the log of the table: the number of the formulas, and the names,
+/// which have no spaces. Other programs that write files of the table do not compute the columns, and say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DerivedTag(Arc<str>);
+
+impl DerivedTag {
+    /// Whether the file has a column, computed by these formulas.
+    pub fn has(&self, formulas: u32, name: &str) -> bool {
+        let mut words = self.0.split(' ');
+        words.next().and_then(|number| number.parse().ok()) == Some(formulas)
+            && words.any(|own| own == name)
+    }
+
+    /// As text, for the log of a table; `None` if there is none.
+    pub(super) fn to_text(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.to_string())
+    }
+
+    /// Reads [`DerivedTag::to_text`].
+    pub(super) fn of_text(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DerivedTag;
+
+    #[test]
+    fn a_file_has_what_its_writer_says() {
+        let tag = DerivedTag::of_text("2 p_age p_plan");
+        for (formulas, name, expected) in [
+            (2, "p_age", true),
+            (2, "p_plan", true),
+            (2, "p_pl", false),
+            (1, "p_age", false),
+            (2, "2", false),
+        ] {
+            assert_eq!(tag.has(formulas, name), expected, "{formulas} {name}");
+        }
+        assert!(!DerivedTag::default().has(0, "") && !DerivedTag::of_text("p_age").has(0, "p_age"));
     }
 }

@@ -53,6 +53,7 @@ mod tests {
     use super::{flushed, merged, position};
     use crate::delta::DataFile;
     use crate::delta::stats::FileStats;
+    use crate::derived::DerivedTag;
     use crate::exact::ExactColumns;
     use crate::wal::Sequence;
 
@@ -64,6 +65,7 @@ mod tests {
             partition: Some("2026-11".to_owned()),
             stats: FileStats::default(),
             exact: ExactColumns::ALL,
+            derived: DerivedTag::default(),
         }
     }
 

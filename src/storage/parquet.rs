@@ -393,6 +393,7 @@ impl FileWriter {
             partition: self.partition,
             stats: bounds::stats(&metadata, &self.schema, &self.statistics),
             exact: self.exact,
+            derived: self.derived.tag(),
             path: self.path,
         })
     }

@@ -57,6 +57,12 @@ impl Operation for Create {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let PromotedPropertyWrite { key: PropertyKey(key), r#type: kind } = self.property;
         let (by, project) = (cx.user(), cx.who.project.id);
+        let snapshot = cx.snapshot();
+        let organization = cx.who.project.organization;
+        if snapshot.projects().any(|other| other.organization != organization) {
+            let detail = "The columns of events are those of other organizations, too.";
+            return Err(Problem::permission_denied(detail));
+        }
         let stored = stored_column(cx, &key);
         if stored.is_none() && cx.app.shard.event_columns().fields().len() >= COLUMNS_MAX {
             let detail = format!(

@@ -102,7 +102,14 @@ impl Talk {
             None => self.plan(&sql, &values).await?,
         };
         // The types that the client was told stay.
-        let columns = told.filter(|told| told.len() == columns.len()).unwrap_or(columns);
+        let is_same = |told: &Columns| {
+            told.iter().map(|own| &own.name).eq(columns.iter().map(|own| &own.name))
+        };
+        if told.as_ref().is_some_and(|told| !is_same(told)) {
+            let why = "the columns of the result have changed: prepare the statement again";
+            return Err(Failure::unsupported(why).into());
+        }
+        let columns = told.unwrap_or(columns);
         Ok(Some(self.start(plan, columns).await?))
     }
 

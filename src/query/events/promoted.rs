@@ -1,6 +1,7 @@
 //! Properties of events that a project has promoted to columns. A column is a function of the JSON text ([`value`]): files
-//! are written with its values ([`derived`]), a scan computes it for rows without ([`Promoted`]), and a plan that
-//! contains the function reads the column instead ([`PromotedColumns`]). So answers are the same before and after.
+//! are written with its values ([`derived`]), a scan computes it for rows of other files and in memory ([`Promoted`]), and
+//! a plan that contains the function reads the column instead ([`PromotedColumns`]). So answers are the same before and
+//! after.
 
 use std::sync::Arc;
 
@@ -16,12 +17,13 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, expressions};
-use datafusion::physical_expr_adapter::{
-    DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
-};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::prelude::col;
 
-use crate::events::event_property::json_text;
+use crate::functions::json_property::json_property;
 use crate::functions::text_number::number;
 use crate::functions::text_truth::truth;
 use crate::kernel::lineage::origin_of_both;
@@ -31,19 +33,24 @@ use weir_event::dictionary::EVENTS;
 use weir_event::promotion::Promotion;
 use weir_event::schema::PropertyType::{Boolean, Double, Text};
 use weir_event::schema::{PropertyType, column};
+use weir_storage::delta::DataFile;
 use weir_storage::derived::{Derivation, Derived, DerivedColumn};
 
 /// The column with the JSON text.
 const PROPERTIES: &str = "properties";
 
-/// The functions that [`value`] calls, by their names in plans.
+/// The functions of [`value`], by their names in plans.
 const AS_TEXT: &str = "json_as_text";
 const AS_NUMBER: &str = "number_of_text";
 const LOWER: &str = "lower";
 
+/// Number of [`value`]. Files whose columns were computed otherwise are taken for files without: raise it with each change
+/// of an answer.
+const FORMULAS: u32 = 1;
+
 /// The value of the column of a property, from the column `properties`.
 fn value(promotion: &Promotion) -> Expr {
-    let text = json_text(&promotion.key);
+    let text = json_property(col(PROPERTIES), &promotion.key);
     match promotion.kind {
         Text => text,
         Double => number(text),
@@ -51,16 +58,19 @@ fn value(promotion: &Promotion) -> Expr {
     }
 }
 
-/// The promotions for which a table has no column of another type. It could have one only if metadata and files are from
-/// different times.
+/// The promotions whose columns a table has or can get: it may have one of another type or of a name in another case, that
+/// another program has added.
 pub fn fitting(promotions: &[Promotion], table: &Schema) -> Vec<Promotion> {
     let fits = |own: &&Promotion| {
         let wanted = own.field();
-        table.field_with_name(wanted.name()).map_or(true, |there| {
-            match (wanted.data_type(), there.data_type()) {
+        let lower = wanted.name().to_lowercase();
+        let mut there = table.fields().iter().filter(|own| own.name().to_lowercase() == lower);
+        there.all(|there| {
+            let is_same_type = match (wanted.data_type(), there.data_type()) {
                 (DataType::Utf8, there) => there.is_string(),
                 (wanted, there) => wanted == there,
-            }
+            };
+            is_same_type && there.is_nullable() && there.name() == wanted.name()
         })
     };
     promotions.iter().filter(fits).cloned().collect()
@@ -82,7 +92,7 @@ pub fn derived(promotions: &[Promotion]) -> Result<Derived> {
         Ok(DerivedColumn { field: Arc::new(field), values: derivation(promotion)? })
     };
     let columns = promotions.iter().map(column).collect::<Result<Vec<_>>>()?;
-    Ok(Derived { source: column::PROPERTIES, columns: columns.into() })
+    Ok(Derived { formulas: FORMULAS, source: column::PROPERTIES, columns: columns.into() })
 }
 
 /// The values of a column from the texts of `properties`.
@@ -112,34 +122,17 @@ fn physical(promotion: &Promotion, schema: &SchemaRef) -> Result<Arc<dyn Physica
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promoted {
     promotions: Arc<[Promotion]>,
-    /// The name of each column, and what computes it from the columns of the table.
-    columns: Arc<[(String, Arc<dyn PhysicalExpr>)]>,
     /// The number of columns before them.
     width: usize,
 }
 
 impl Promoted {
     /// Those of some promotions, and the table with their columns.
-    ///
-    /// # Errors
-    ///
-    /// A function has no form in plans: a bug.
-    pub(crate) fn of(promotions: Vec<Promotion>, table: SchemaRef) -> Result<(Self, SchemaRef)> {
-        if promotions.is_empty() {
-            return Ok((Self::default(), table));
-        }
-        let column = |own: &Promotion| Ok((own.column(), physical(own, &table)?));
-        let columns = promotions.iter().map(column).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn of(promotions: Vec<Promotion>, table: SchemaRef) -> (Self, SchemaRef) {
+        let width = table.fields().len();
         let more = promotions.iter().map(|own| Arc::new(own.field()) as FieldRef);
         let fields: Vec<FieldRef> = table.fields().iter().cloned().chain(more).collect();
-        let (promotions, columns) = (promotions.into(), columns.into());
-        let own = Self { promotions, columns, width: table.fields().len() };
-        Ok((own, Arc::new(Schema::new(fields))))
-    }
-
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.columns.is_empty()
+        (Self { promotions: promotions.into(), width }, Arc::new(Schema::new(fields)))
     }
 
     /// The promotions.
@@ -147,61 +140,60 @@ impl Promoted {
         &self.promotions
     }
 
-    /// Computes those columns of rows in memory that are among these positions of the table. `columns` are those of the
-    /// rows, and gets them.
+    /// The promotion of the column at a position of the table.
+    fn at(&self, position: usize) -> Option<&Promotion> {
+        self.promotions.get(position.checked_sub(self.width)?)
+    }
+
+    /// Whether one of these columns is among them.
+    pub(crate) fn is_any(&self, positions: &[usize]) -> bool {
+        positions.iter().any(|position| self.at(*position).is_some())
+    }
+
+    /// Whether a file has those of these columns that are among them.
+    pub(crate) fn are_in(&self, file: &DataFile, positions: &[usize]) -> bool {
+        let mut own = positions.iter().filter_map(|position| self.at(*position));
+        own.all(|own| file.derived.has(FORMULAS, &own.column()))
+    }
+
+    /// The positions from which columns can be computed: the others among them, and that of `properties`.
+    pub(crate) fn sources(&self, positions: &[usize]) -> Vec<usize> {
+        let others = positions.iter().copied().filter(|position| self.at(*position).is_none());
+        let mut sources: Vec<usize> = others.collect();
+        if !sources.contains(&column::PROPERTIES) {
+            sources.push(column::PROPERTIES);
+        }
+        sources
+    }
+
+    /// The columns at these positions of the table, of rows with those of [`Promoted::sources`].
     ///
     /// # Errors
     ///
-    /// The rows lack `properties`: a bug.
+    /// A function has no form in plans, or the rows lack a column: a bug.
     pub(crate) fn complete(
         &self,
-        columns: &mut Vec<Option<ArrayRef>>,
+        rows: Arc<dyn ExecutionPlan>,
+        table: &SchemaRef,
         positions: &[usize],
-    ) -> Result<()> {
-        let texts = columns.get(column::PROPERTIES).cloned().flatten();
-        for (at, promotion) in (self.width..).zip(self.promotions.iter()) {
-            if positions.contains(&at) {
-                columns.resize(columns.len().max(at + 1), None);
-                if let (Some(own), Some(texts)) = (columns.get_mut(at), &texts) {
-                    *own = Some(derivation(promotion)?(texts)?);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Reads the columns of a file, and computes those that it lacks.
-impl PhysicalExprAdapterFactory for Promoted {
-    fn create(&self, table: SchemaRef, file: SchemaRef) -> Result<Arc<dyn PhysicalExprAdapter>> {
-        let lacks = |(name, _): &&(String, _)| file.index_of(name).is_err();
-        let lacking: Vec<_> = self.columns.iter().filter(lacks).cloned().collect();
-        let usual = DefaultPhysicalExprAdapterFactory.create(table, file)?;
-        Ok(match lacking.is_empty() {
-            true => usual,
-            false => Arc::new(Computed { lacking, usual }),
-        })
-    }
-}
-
-/// Computes columns that a file lacks.
-#[derive(Debug)]
-struct Computed {
-    lacking: Vec<(String, Arc<dyn PhysicalExpr>)>,
-    usual: Arc<dyn PhysicalExprAdapter>,
-}
-
-impl PhysicalExprAdapter for Computed {
-    fn rewrite(&self, expression: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        let computed = expression.transform_up(|part| {
-            let name = part.downcast_ref::<expressions::Column>().map(expressions::Column::name);
-            let own = self.lacking.iter().find(|(own, _)| Some(own.as_str()) == name);
-            Ok(match own {
-                Some((_, computed)) => Transformed::yes(Arc::clone(computed)),
-                None => Transformed::no(part),
-            })
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = rows.schema();
+        let columns = positions.iter().map(|position| {
+            let alias = table.field(*position).name().clone();
+            let expr = match self.at(*position) {
+                Some(own) => physical(own, &schema)?,
+                None => expressions::col(&alias, &schema)?,
+            };
+            Ok(ProjectionExpr { expr, alias })
         });
-        self.usual.rewrite(computed?.data)
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(ProjectionExec::try_new(columns, rows)?))
+    }
+
+    /// Whether a filter of a scan is about none of these columns, so that it can be evaluated on files without them.
+    pub(crate) fn is_apart(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        let columns = collect_columns(filter);
+        !columns.iter().any(|own| self.at(own.index()).is_some())
     }
 }
 
@@ -251,8 +243,8 @@ impl PromotedColumns {
     }
 }
 
-/// The column `properties`, the key and the type, if an expression is the [`value`] of a property. Functions may be wrapped
-/// by guards, so their names count.
+/// The column `properties`, the key and the type, if an expression is the [`value`] of a property. In plans, functions are
+/// wrapped by limits, so their names count.
 fn read(part: &Expr) -> Option<(&Column, &str, PropertyType)> {
     match part {
         Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {

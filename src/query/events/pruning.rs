@@ -161,6 +161,7 @@ mod tests {
     use weir_event::schema::events_schema;
     use weir_storage::delta::DataFile;
     use weir_storage::delta::stats::{ColumnStats, FileStats};
+    use weir_storage::derived::DerivedTag;
     use weir_storage::exact::ExactColumns;
 
     fn file(path: &str, bounds: &[(&str, Value, Value)]) -> Arc<DataFile> {
@@ -176,6 +177,7 @@ mod tests {
             partition: None,
             stats,
             exact: ExactColumns::ALL,
+            derived: DerivedTag::default(),
         })
     }
 

@@ -22,7 +22,6 @@ use datafusion::logical_expr::{
     create_udf,
 };
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr_adapter::PhysicalExprAdapterFactory;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -101,7 +100,7 @@ pub(crate) fn event_tables(
     // Without descriptions, which no plan needs: fields that differ in them would be cast.
     let stored = dictionary::plain(&store.table().spec().schema);
     let promotions = promoted::fitting(promotions, &snapshot.version.schema);
-    let (promoted, stored) = Promoted::of(promotions, stored)?;
+    let (promoted, stored) = Promoted::of(promotions, stored);
     let promotions = Arc::clone(promoted.promotions());
     // Without splits the person alone suffices, and distinct ids need not be read.
     let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
@@ -192,12 +191,42 @@ impl TableProvider for Events {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = match projection {
+        let wanted: Vec<usize> = match projection {
             Some(wanted) => wanted.iter().filter_map(|at| self.columns.get(*at).copied()).collect(),
             None => self.columns.clone(),
         };
-        let width = wanted.len();
-        let mut columns = wanted;
+        let scan = self.file_scan(state, filters)?;
+        if !self.promoted.is_any(&wanted) {
+            return self.scoped(state, &wanted, (scan, true), limit);
+        }
+        let has_all = |file: &Arc<DataFile>| self.promoted.are_in(file, &wanted);
+        let (complete, others) = scan.files.into_iter().partition(has_all);
+        let mut parts = Vec::new();
+        let sources = self.promoted.sources(&wanted);
+        let apart = scan.filters.iter().filter(|filter| self.promoted.is_apart(filter)).cloned();
+        let rest = FileScan { files: others, filters: apart.collect() };
+        let complete = FileScan { files: complete, filters: scan.filters };
+        if !complete.files.is_empty() {
+            parts.push(self.scoped(state, &wanted, (complete, false), limit)?);
+        }
+        if parts.is_empty() || !rest.files.is_empty() || !self.snapshot.batches.is_empty() {
+            let rows = self.scoped(state, &sources, (rest, true), limit)?;
+            parts.push(self.promoted.complete(rows, self.stored.table_schema(), &wanted)?);
+        }
+        one_of(parts)
+    }
+}
+
+impl Events {
+    /// These columns of the project's rows in files, and in memory if it is wanted.
+    fn scoped(
+        &self,
+        state: &dyn Session,
+        wanted: &[usize],
+        scan: (FileScan, bool),
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut columns = wanted.to_vec();
         // After the requested columns, those that are needed to evaluate the scope.
         for name in self.scope.columns() {
             let at = self.stored.table_schema().index_of(name)?;
@@ -205,12 +234,10 @@ impl TableProvider for Events {
                 columns.push(at);
             }
         }
-        let rows = self.rows(state, &columns, self.file_scan(state, filters)?)?;
-        Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), width, limit)?))
+        let rows = self.rows(state, &columns, scan)?;
+        Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), wanted.len(), limit)?))
     }
-}
 
-impl Events {
     /// The files to read, and the filters for them. A filter that cannot be planned is left to the operators above.
     fn file_scan(&self, state: &dyn Session, filters: &[Expr]) -> Result<FileScan> {
         let table = self.stored.table_schema();
@@ -223,26 +250,25 @@ impl Events {
         Ok(FileScan { files, filters })
     }
 
-    /// These columns of the rows of all projects.
+    /// These columns of the rows of all projects in files, and in memory if it is wanted.
     fn rows(
         &self,
         state: &dyn Session,
         columns: &[usize],
-        scan: FileScan,
+        (scan, with_memory): (FileScan, bool),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projected = Arc::new(self.stored.table_schema().project(columns)?);
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         if !scan.files.is_empty() {
             parts.push(self.files(state, columns, scan)?);
         }
-        if !self.snapshot.batches.is_empty() {
+        if with_memory && !self.snapshot.batches.is_empty() {
             parts.push(self.memtables(state, columns, &projected)?);
         }
-        match parts.len() {
-            0 => Ok(Arc::new(EmptyExec::new(projected))),
-            1 => parts.pop().ok_or_else(|| DataFusionError::Internal("no part".to_owned())),
-            _ => UnionExec::try_new(parts),
+        if parts.is_empty() {
+            parts.push(Arc::new(EmptyExec::new(projected)));
         }
+        one_of(parts)
     }
 
     fn files(
@@ -265,10 +291,7 @@ impl Events {
         let source = scoped::source(&self.stored, &self.scope, filters, filters_rows)?;
         let footers = KeptFooters::of(state.runtime_env())?;
         let source = source.with_parquet_file_reader_factory(Arc::new(footers));
-        let adapter = (!self.promoted.is_empty())
-            .then(|| Arc::new(self.promoted.clone()) as Arc<dyn PhysicalExprAdapterFactory>);
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
-            .with_expr_adapter(adapter)
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?
             .build();
@@ -295,12 +318,10 @@ impl Events {
         for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
             if let Some(group) = groups.get_mut(group) {
                 let width = self.stored.file_schema().fields().len();
-                let mut rows = Rows::clone(rows);
-                self.promoted.complete(&mut rows.columns, projection)?;
-                if projection.contains(&width) {
-                    add_positions(&mut rows, width);
-                }
-                group.push(rows.to_batch(projected, projection)?);
+                group.push(match projection.contains(&width) {
+                    true => with_positions(rows, width).to_batch(projected, projection)?,
+                    false => rows.to_batch(projected, projection)?,
+                });
             }
         }
         groups.retain(|group| !group.is_empty());
@@ -308,11 +329,21 @@ impl Events {
     }
 }
 
-/// Adds the log positions of the rows as the column at `width`, after all others.
-fn add_positions(rows: &mut Rows, width: usize) {
+/// All rows of these operators, of which there is at least one.
+fn one_of(mut parts: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    match parts.len() {
+        0 | 1 => parts.pop().ok_or_else(|| DataFusionError::Internal("no part".to_owned())),
+        _ => UnionExec::try_new(parts),
+    }
+}
+
+/// The rows with their log positions in the column at `width`, after all others.
+fn with_positions(rows: &Rows, width: usize) -> Rows {
+    let mut rows = rows.clone();
     rows.columns.resize(width, None);
     let positions: ArrayRef = Arc::new(rows.positions());
     rows.columns.push(Some(positions));
+    rows
 }
 
 /// `resolve_person(person_id[, distinct_id])`: the person after the merges and splits since the event was stored.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Column;
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::{Expr, JoinType, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, TableScan};
 
 use crate::events::table::{OWN_EVENTS, RESOLVE_PERSON};
 use weir_event::dictionary;
@@ -62,6 +64,8 @@ enum Step<'p> {
 fn step(plan: &LogicalPlan, at: usize) -> Option<Step<'_>> {
     let name = |plan: &LogicalPlan| Some(plan.schema().fields().get(at)?.name().clone());
     let (side, input, place, expression) = match plan {
+        // The rows so far of a recursive query, whatever its name.
+        LogicalPlan::TableScan(scan) if is_of_recursion(scan) => return None,
         LogicalPlan::TableScan(scan) => {
             let table = match scan.table_name.table() {
                 OWN_EVENTS => &EVENTS,
@@ -80,7 +84,10 @@ fn step(plan: &LogicalPlan, at: usize) -> Option<Step<'_>> {
         LogicalPlan::Sort(sort) => (0, &sort.input, at, None),
         LogicalPlan::Limit(limit) => (0, &limit.input, at, None),
         LogicalPlan::Repartition(parts) => (0, &parts.input, at, None),
-        LogicalPlan::Distinct(distinct) => (0, distinct.input(), at, None),
+        LogicalPlan::Distinct(Distinct::All(input)) => (0, input, at, None),
+        LogicalPlan::Distinct(Distinct::On(on)) => {
+            (0, &on.input, at, Some(on.select_expr.get(at)?))
+        }
         LogicalPlan::Projection(projection) => {
             (0, &projection.input, at, Some(projection.expr.get(at)?))
         }
@@ -106,6 +113,11 @@ fn step(plan: &LogicalPlan, at: usize) -> Option<Step<'_>> {
         None => place,
     };
     (place < input.schema().fields().len()).then_some(Step::Input(side, input, place))
+}
+
+fn is_of_recursion(scan: &TableScan) -> bool {
+    let table = source_as_provider(&scan.source);
+    table.is_ok_and(|table| table.is::<CteWorkTable>())
 }
 
 /// Whether a plan has the columns of a table, so that its alias is not a user's for something else.

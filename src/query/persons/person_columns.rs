@@ -120,6 +120,7 @@ mod tests {
     use weir_event::id::ProjectId;
     use weir_storage::delta::DataFile;
     use weir_storage::delta::stats::FileStats;
+    use weir_storage::derived::DerivedTag;
     use weir_storage::exact::ExactColumns;
 
     fn file(path: String) -> Arc<DataFile> {
@@ -130,6 +131,7 @@ mod tests {
             partition: None,
             stats: FileStats::default(),
             exact: ExactColumns::default(),
+            derived: DerivedTag::default(),
         })
     }
 

@@ -14,6 +14,7 @@ use crate::delta::version::{
     DAMAGE_APP, DataFile, Edit, EditKind, TOMBSTONE_RETENTION, TableSpec, TableVersion,
 };
 use crate::delta::{actions, schema, stats};
+use crate::derived::DerivedTag;
 use crate::exact::ExactColumns;
 use weir_base::clock::UnixMicros;
 
@@ -142,6 +143,15 @@ fn read_columns(spec: &TableSpec, metadata: Metadata) -> Result<Columns, TableEr
 /// The tag of a file with the columns whose NULLs mean that there was no value. Other readers skip it.
 const EXACT: &str = "weir.exact";
 
+/// The tag of a file with the columns that were computed.
+const DERIVED: &str = "weir.derived";
+
+fn tags(file: &DataFile) -> BTreeMap<String, Option<String>> {
+    let exact = (EXACT.to_owned(), Some(file.exact.to_text()));
+    let derived = file.derived.to_text().map(|text| (DERIVED.to_owned(), Some(text)));
+    std::iter::once(exact).chain(derived).collect()
+}
+
 fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, TableError> {
     let unsupported = |reason| TableError::Unsupported { table: spec.name, reason };
     if add.deletion_vector.is_some() {
@@ -156,9 +166,11 @@ fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, Tab
         .partition_column
         .and_then(|column| add.partition_values.get(column).cloned())
         .flatten();
-    let exact = add.tags.as_ref().and_then(|tags| tags.get(EXACT)?.as_deref());
-    let exact = exact.map(ExactColumns::of_text).unwrap_or_default();
-    let file = DataFile { path: add.path.clone(), size_bytes, rows, partition, stats, exact };
+    let tag = |name: &str| add.tags.as_ref().and_then(|tags| tags.get(name)?.as_deref());
+    let exact = tag(EXACT).map(ExactColumns::of_text).unwrap_or_default();
+    let derived = tag(DERIVED).map(DerivedTag::of_text).unwrap_or_default();
+    let path = add.path.clone();
+    let file = DataFile { path, size_bytes, rows, partition, stats, exact, derived };
     Ok(Live { file: Arc::new(file), add })
 }
 
@@ -441,7 +453,7 @@ impl State {
                 modification_time: millis,
                 data_change,
                 stats: Some(stats::encode(&file.stats, file.rows)),
-                tags: Some([(EXACT.to_owned(), Some(file.exact.to_text()))].into()),
+                tags: Some(tags(file)),
                 deletion_vector: None,
             })
         });

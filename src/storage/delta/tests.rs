@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use super::stats::{ColumnStats, FileStats, Value};
 use super::*;
+use crate::derived::DerivedTag;
 use crate::durable::DurableStore;
 use crate::exact::ExactColumns;
 use weir_base::clock::UnixMicros;
@@ -113,7 +114,9 @@ async fn write(
     ];
     let stats = FileStats { columns: columns.into() };
     let exact = ExactColumns::of(128, len(ids).into());
-    Ok(DataFile { path, size_bytes, rows: len(ids), partition: Some(month), stats, exact })
+    // Files of both kinds.
+    let derived = DerivedTag::of_text(if len(ids).is_multiple_of(2) { "1 p_a p_b" } else { "" });
+    Ok(DataFile { path, size_bytes, rows: len(ids), partition: Some(month), stats, exact, derived })
 }
 
 async fn written(store: &Arc<dyn ObjectStore>, name: &str, ids: &[i64]) -> DataFile {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 
 use crate::delta::stats::FileStats;
+use crate::derived::DerivedTag;
 use crate::exact::ExactColumns;
 
 /// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
@@ -74,6 +75,8 @@ pub struct DataFile {
     pub stats: FileStats,
     /// What a NULL means.
     pub exact: ExactColumns,
+    /// Which columns were computed.
+    pub derived: DerivedTag,
 }
 
 /// An immutable version of the table.

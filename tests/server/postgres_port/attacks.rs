@@ -1,14 +1,18 @@
 //! Hostile and broken clients: they get an error or are closed, in little memory, and others are served.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::json;
 
 use crate::harness::{KEY, patiently, within};
 use crate::limits::{FREED_AT_ONCE, peak_mib};
 use crate::postgres_port::wire::{Session, text};
 use crate::postgres_port::{SLOW, send, start};
-use serde_json::json;
 
 /// Memory that all of a test's strangers may take, in MiB.
 const LITTLE_MIB: u64 = 40;
@@ -222,5 +226,136 @@ fn values_are_never_sql() {
         assert_eq!(rows("SELECT $1", value), [[value]]);
         let sql = "SELECT count(*) FROM events WHERE event = $1 OR distinct_id = $1";
         assert_eq!(rows(sql, value), [["0"]], "{value}");
+    }
+}
+
+/// Goal: no bytes of a client make the server panic, hang or take much memory. Method: a series of right messages, of which
+/// bytes are changed, left out and repeated at random; then the server still answers.
+#[test]
+fn changed_messages_end_in_an_error_or_an_answer() {
+    const SESSIONS: u64 = 400;
+    let server = start(&[FREED_AT_ONCE]);
+    send(&server, 30);
+    let address = server.postgres();
+    let before = peak_mib(&server);
+    let message = |tag: u8, parts: &[&[u8]]| -> Vec<u8> {
+        let body = parts.concat();
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[tag][..], &length, &body].concat()
+    };
+    // A list of two numbers in binary form, and a series that prepares, binds, describes and reads in two parts.
+    let list: Vec<u8> =
+        [1, 0, 23, 2, 1, 4, 5, 4, 6].iter().flat_map(|own: &u32| own.to_be_bytes()).collect();
+    let length = u32::try_from(list.len()).unwrap().to_be_bytes();
+    let sql = text("SELECT event, timestamp, properties FROM events WHERE 5 = ANY($1) LIMIT 9");
+    let name = text("s");
+    let right: Vec<Vec<u8>> = vec![
+        message(
+            b'Q',
+            &[&text("BEGIN; DECLARE c CURSOR FOR SELECT event FROM events; FETCH 2 FROM c")],
+        ),
+        message(b'P', &[&name, &sql, &[0, 1], &1007_u32.to_be_bytes()]),
+        message(b'D', &[b"S", &name]),
+        message(b'B', &[&name, &name, &[0, 1, 0, 1, 0, 1], &length, &list, &[0, 1, 0, 1]]),
+        message(b'D', &[b"P", &name]),
+        message(b'E', &[&name, &3_u32.to_be_bytes()]),
+        message(b'E', &[&name, &0_u32.to_be_bytes()]),
+        message(b'S', &[]),
+        message(b'Q', &[&text("COPY (SELECT * FROM events) TO STDOUT (FORMAT binary)")]),
+        message(b'C', &[b"S", &name]),
+        message(
+            b'Q',
+            &[&text(
+                "COMMIT; SELECT relname FROM pg_catalog.pg_class WHERE relkind = ANY('{r,v}')",
+            )],
+        ),
+    ];
+    let mut random = StdRng::seed_from_u64(35);
+    for number in 0..SESSIONS {
+        let mut session = Session::open(address, KEY, "1").unwrap();
+        let mut sent = right.clone();
+        for _ in 0..random.random_range(0..4) {
+            let at = random.random_range(0..sent.len());
+            match random.random_range(0..5) {
+                0 => drop(sent.remove(at)),
+                1 => sent.insert(at, right[random.random_range(0..right.len())].clone()),
+                // Of a body, so that what follows is read as messages.
+                2 | 3 if sent[at].len() > 5 => {
+                    let byte = random.random_range(5..sent[at].len());
+                    sent[at][byte] = random.random();
+                }
+                _ => {
+                    let byte = random.random_range(0..sent[at].len());
+                    sent[at][byte] = random.random();
+                }
+            }
+        }
+        let _ = session.socket.write_all(&sent.concat());
+        let _ = session.socket.shutdown(Shutdown::Write);
+        let mut rest = Vec::new();
+        let ended = session.socket.read_to_end(&mut rest);
+        let is_over = ended
+            .as_ref()
+            .map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true);
+        assert!(is_over, "session {number}: {ended:?}");
+        if number % 50 == 0 {
+            assert_eq!(
+                Session::open(address, KEY, "1").unwrap().rows("SELECT 1").unwrap(),
+                [["1"]]
+            );
+        }
+    }
+    let more = peak_mib(&server).saturating_sub(before);
+    assert!(more < 200, "{more} MiB");
+    assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+}
+
+/// Goal: what a client nests costs no stack. Method: lists in binary form that say that their items are lists.
+#[test]
+fn lists_of_lists_are_refused() {
+    let server = start(&[]);
+    let address = server.postgres();
+    let mut list: Vec<u8> = vec![0; 12];
+    // As deep as a message is long.
+    let mut heads: Vec<Vec<u8>> = Vec::new();
+    let mut length = u32::try_from(list.len()).unwrap();
+    while length < 900_000 {
+        heads.push([1, 0, 1009, 1, 1, length].iter().flat_map(|own| own.to_be_bytes()).collect());
+        length += 24;
+    }
+    let inner = std::mem::take(&mut list);
+    list = heads.into_iter().rev().chain([inner]).flatten().collect();
+    let mut session = Session::open(address, KEY, "1").unwrap();
+    let length = u32::try_from(list.len()).unwrap().to_be_bytes();
+    session.send(
+        b'P',
+        &[&text("")[..], &text("SELECT $1"), &[0, 1], &1009_u32.to_be_bytes()].concat(),
+    );
+    let bind = [&text("")[..], &text(""), &[0, 1, 0, 1, 0, 1], &length, &list, &[0, 0]].concat();
+    session.send(b'B', &bind);
+    session.send(b'S', &[]);
+    assert_eq!(session.answer().unwrap_err().code, "0A000");
+    assert_eq!(session.rows("SELECT 1").unwrap(), [["1"]]);
+}
+
+/// Goal: a cursor that failed has no rows, however often it is read.
+#[test]
+fn a_cursor_that_failed_does_not_begin_again() {
+    let server = start(&[]);
+    send(&server, 30);
+    let mut session = Session::open(server.postgres(), KEY, "1").unwrap();
+    let sql = "SELECT CAST(CASE WHEN value > 20000 THEN 'x' ELSE '1' END AS INT) AS n FROM generate_series(1, 30000)";
+    session.rows(&format!("DECLARE c CURSOR WITH HOLD FOR {sql}")).unwrap();
+    let mut rows = 0;
+    let failed = loop {
+        match session.rows("FETCH 1000 FROM c") {
+            Ok(more) if more.is_empty() => panic!("{rows} rows"),
+            Ok(more) => rows += more.len(),
+            Err(failed) => break failed,
+        }
+    };
+    assert!(rows <= 20_000, "{rows}: {failed:?}");
+    for _ in 0..2 {
+        assert_eq!(session.rows("FETCH 1000 FROM c").unwrap(), Vec::<Vec<String>>::new());
     }
 }

@@ -147,6 +147,7 @@ mod tests {
     use weir_event::id::ProjectId;
     use weir_storage::delta::DataFile;
     use weir_storage::delta::stats::FileStats;
+    use weir_storage::derived::DerivedTag;
     use weir_storage::exact::ExactColumns;
 
     fn file(path: &str) -> Arc<DataFile> {
@@ -157,6 +158,7 @@ mod tests {
             partition: None,
             stats: FileStats::default(),
             exact: ExactColumns::default(),
+            derived: DerivedTag::default(),
         })
     }
 
