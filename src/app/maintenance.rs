@@ -457,6 +457,8 @@ impl Maintenance {
         let interval = self.settings.deletion_interval;
         let pause = self.settings.compaction_interval.min(interval);
         while shutdown.pause_thread(pause) == Pause::Elapsed {
+            // Otherwise the first files after a start would lack the columns.
+            self.promote();
             // The first pass follows soon after the start: the server may have been down for long.
             let now = self.clock.monotonic();
             if deleted_at.is_none_or(|at| now.saturating_sub(at) >= interval) {

@@ -273,3 +273,33 @@ fn as_text(part: &Expr) -> Option<(&Column, &str)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::fitting;
+    use weir_event::promotion::Promotion;
+    use weir_event::schema::PropertyType;
+    use weir_event::schema::PropertyType::{Boolean, Double, Text};
+
+    #[test]
+    fn columns_of_other_programs_are_left_alone() {
+        for (kind, name, data_type, is_nullable, expected) in [
+            (Text, "p_plans", DataType::Int64, false, true),
+            (Text, "p_plan", DataType::Utf8, true, true),
+            (Text, "p_plan", DataType::Utf8View, true, true),
+            (Text, "p_plan", DataType::Float64, true, false),
+            (Text, "P_PLAN", DataType::Utf8, true, false),
+            (Double, "p_plan", DataType::Float64, true, true),
+            (Double, "p_plan", DataType::Int64, true, false),
+            (Boolean, "p_plan", DataType::Boolean, true, true),
+            (Boolean, "p_plan", DataType::Boolean, false, false),
+        ] {
+            let table = Schema::new(vec![Field::new(name, data_type.clone(), is_nullable)]);
+            let of = |kind: PropertyType| Promotion { key: "plan".into(), kind };
+            let found = fitting(&[of(kind)], &table);
+            assert_eq!(!found.is_empty(), expected, "{kind:?} {name} {data_type} {is_nullable}");
+        }
+    }
+}

@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
+use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 
-use super::described;
+use super::{described, origin_of_both};
 use weir_event::dictionary::{DESCRIPTION, EVENTS, PERSONS, Table};
 
-async fn descriptions(sql: &str) -> Vec<Option<String>> {
+async fn planned(sql: &str) -> DataFrame {
     let context = SessionContext::new();
     for table in [EVENTS, PERSONS] {
         let rows = MemTable::try_new(Table::sql_schema(&table), vec![Vec::new()]).unwrap();
         context.register_table(table.name, Arc::new(rows)).unwrap();
     }
-    let plan = context.sql(sql).await.unwrap();
+    context.sql(sql).await.unwrap()
+}
+
+async fn descriptions(sql: &str) -> Vec<Option<String>> {
+    let plan = planned(sql).await;
     let schema = Arc::new(plan.schema().as_arrow().clone());
     let described = described(plan.logical_plan(), &schema);
     let text = |field: &Arc<arrow::datatypes::Field>| field.metadata().get(DESCRIPTION).cloned();
@@ -48,7 +53,56 @@ async fn columns_are_followed_to_their_tables() {
             vec![EVENTS.sql_description("uuid")],
         ),
         ("SELECT event AS id FROM (VALUES (1)) AS events(event)", vec![None]),
+        ("SELECT DISTINCT ON (uuid) ip AS event, event AS ip FROM events", {
+            vec![EVENTS.sql_description("ip"), event()]
+        }),
+        (
+            "WITH RECURSIVE events AS (SELECT 'a' AS event, 1 AS n UNION ALL SELECT event, n + 1 FROM events WHERE n < 3) \
+             SELECT event FROM events",
+            vec![None],
+        ),
     ] {
         assert_eq!(descriptions(sql).await, expected, "{sql}");
+    }
+}
+
+/// Goal: two columns are of one row of a table only if nothing may have put them together.
+#[tokio::test]
+async fn columns_of_one_row_are_told_from_others() {
+    for (sql, expected) in [
+        ("SELECT ip, event FROM events", Some(("ip", "event"))),
+        (
+            "SELECT event AS a, ip AS b FROM (SELECT * FROM events WHERE ip IS NULL) e ORDER BY 1",
+            Some(("event", "ip")),
+        ),
+        (
+            "SELECT a.ip, a.event FROM events a JOIN events b ON a.uuid = b.uuid",
+            Some(("ip", "event")),
+        ),
+        (
+            "SELECT b.ip, b.event FROM events a LEFT JOIN events b ON a.uuid = b.uuid",
+            Some(("ip", "event")),
+        ),
+        ("SELECT a.ip, b.event FROM events a JOIN events b ON a.uuid = b.uuid", None),
+        (
+            "SELECT s.ip, s.event FROM (SELECT a.ip, b.event FROM events a CROSS JOIN events b) s",
+            None,
+        ),
+        (
+            "WITH e AS (SELECT * FROM events) SELECT a.ip, b.event FROM e a JOIN e b ON a.uuid = b.uuid",
+            None,
+        ),
+        ("SELECT ip, event FROM events GROUP BY ip, event", Some(("ip", "event"))),
+        ("SELECT ip, max(event) FROM events GROUP BY ip", None),
+        ("SELECT ip, upper(event) FROM events", None),
+        ("SELECT ip, event FROM events UNION ALL SELECT ip, event FROM events", None),
+    ] {
+        let plan = planned(sql).await;
+        let found = origin_of_both(plan.logical_plan(), [0, 1]).map(|(table, names)| {
+            assert_eq!(table.name, "events", "{sql}");
+            names
+        });
+        let expected = expected.map(|(one, other)| [one.to_owned(), other.to_owned()]);
+        assert_eq!(found, expected, "{sql}");
     }
 }
