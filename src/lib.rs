@@ -284,6 +284,8 @@
 //!   `tests/server/accounts.rs`, `tests/server/sharing.rs`
 //! - No guesses at the password of a link lock out those who have it.
 //!   `http/routes/documents/unlock.rs`
+//! - No answer changes with the promotion of a property, wherever its rows are.
+//!   `query/events/promoted.rs`, `tests/server/promoted_columns.rs`
 //! - A column of a promoted property has one type for good, whichever projects promote it, and there are few of them.
 //!   `metadata/tests/promotions.rs`, `tests/server/promotions.rs`
 //! - Data that a public token can create is bounded, and displaces no existing data.
@@ -376,6 +378,8 @@
 //! - format of a time: `event/time/spelling.rs`.
 //! - column of events: the end of [`weir_event::schema::events_schema`], `schemas/arrow`, and what it means in
 //!   `event/dictionary/`; of another table: `event/dictionary/`.
+//! - type or value of a column that an owner promotes: `event/promotion.rs`, and its formula in
+//!   `query/events/promoted.rs`, whose number changes with it.
 //! - rule about persons: `identity/decide.rs`.
 //! - operation on persons or groups, of operators: `ingest/operation.rs`; its effect: `identity/decide/`; its entry in
 //!   the activity log: `ingest/activity.rs`.
