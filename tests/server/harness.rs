@@ -223,9 +223,13 @@ impl TestServer {
         self.run();
     }
 
-    /// The rows of an SQL query, as `weir query` prints them. Works with and without the server.
+    /// The rows of an SQL query, as `weir query` prints them. Works with and without the server, which may be busy at first.
     pub(crate) fn query(&self, sql: &str) -> Vec<Value> {
-        let output = self.weir(&["query", "--format", "json"]).arg(sql).output().expect("weir");
+        const BUSY: &[u8] = b"cannot do this at the moment";
+        let ask = || self.weir(&["query", "--format", "json"]).arg(sql).output().expect("weir");
+        let is_busy = |stderr: &[u8]| stderr.windows(BUSY.len()).any(|part| part == BUSY);
+        let answered = patiently(|| Some(ask()).filter(|output| !is_busy(&output.stderr)));
+        let output = answered.unwrap_or_else(ask);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "weir query {sql}\n{stderr}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
