@@ -21,6 +21,7 @@ pub mod migrate;
 pub mod moving;
 mod postgres;
 mod progress;
+mod project_api;
 pub mod promote;
 pub mod query;
 mod runtime;

@@ -4,8 +4,6 @@
 //! connection, so that no part of one is taken for the whole. Files in PostHog's schema are rewritten
 //! ([`weir_import::posthog_files`]) from a Parquet answer, which is kept in a temporary file meanwhile.
 
-mod api;
-
 use std::fs;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -13,11 +11,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::ValueEnum;
-use serde_json::Value;
+use hyper::Method;
+use serde_json::{Value, json};
 
-use crate::cli::client::TlsArgs;
-use crate::cli::export::api::Api;
+use crate::cli::client::next;
 use crate::cli::files;
+use crate::cli::project_api::{ProjectApi, ProjectArgs};
 use weir_import::posthog_files::{self, Rows};
 
 /// Export events, persons, definitions, flags, or all of a project
@@ -33,24 +32,15 @@ pub struct ExportArgs {
     /// File, or for definitions and projects a directory, which is created; standard output if it is missing
     #[arg(long, value_name = "FILE|DIR")]
     pub out: Option<PathBuf>,
-    /// URL of the server
-    #[arg(long, default_value = "http://127.0.0.1:8000")]
-    pub url: String,
-    /// Personal API key
-    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
-    pub key: String,
-    /// Id of the project
-    #[arg(long, default_value_t = 1)]
-    pub project: i64,
+    /// The project.
+    #[command(flatten)]
+    pub project: ProjectArgs,
     /// Only events from this time on, RFC 3339
     #[arg(long)]
     pub from: Option<DateTime<Utc>>,
     /// Only events before this time, RFC 3339
     #[arg(long)]
     pub to: Option<DateTime<Utc>>,
-    /// For https.
-    #[command(flatten)]
-    pub tls: TlsArgs,
 }
 
 /// What is exported.
@@ -112,7 +102,7 @@ const LISTS: [&str; 7] = [
 /// The server cannot be reached or refuses, a file cannot be written, or the answer is incomplete. What was written of a
 /// file is removed then.
 pub async fn run(args: ExportArgs) -> anyhow::Result<()> {
-    let api = Api::new(&args.url, &args.key, args.project, &args.tls)?;
+    let api = ProjectApi::new(&args.project)?;
     let default = match args.what {
         What::Events | What::Persons | What::Project => Format::PosthogParquet,
         What::Definitions | What::Flags => Format::Jsonl,
@@ -145,7 +135,7 @@ fn directory(out: Option<&Path>) -> anyhow::Result<&Path> {
 /// An export under way.
 #[derive(Debug)]
 struct Export {
-    api: Api,
+    api: ProjectApi,
     format: Format,
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
@@ -214,10 +204,21 @@ impl Export {
         out.finish()
     }
 
+    /// Writes the answer to a query as it comes.
+    async fn query(&self, sql: &str, format: &str, out: &mut impl Write) -> anyhow::Result<()> {
+        let body = json!({"query": sql, "format": format});
+        let answer = self.api.send(Method::POST, "query/", Some(&body)).await?;
+        let mut body = answer.into_body();
+        while let Some(data) = next(&mut body).await? {
+            out.write_all(&data)?;
+        }
+        Ok(out.flush()?)
+    }
+
     /// The rows of a query in a format that the server writes.
     async fn table(&self, sql: &str, out: Option<&Path>) -> anyhow::Result<()> {
         let mut file = Out::create(out)?;
-        self.api.query(sql, self.format.ending(), &mut file).await?;
+        self.query(sql, self.format.ending(), &mut file).await?;
         file.finish()
     }
 
@@ -225,7 +226,7 @@ impl Export {
     async fn posthog(&self, rows: Rows, sql: &str, out: Option<&Path>) -> anyhow::Result<()> {
         let file = tempfile::tempfile().context("cannot create a temporary file")?;
         let mut writer = BufWriter::new(file);
-        self.api.query(sql, "parquet", &mut writer).await?;
+        self.query(sql, "parquet", &mut writer).await?;
         let mut answer = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
         answer.rewind()?;
         let mut file = Out::create(out)?;

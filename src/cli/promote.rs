@@ -10,8 +10,12 @@ use hyper::Method;
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
-use crate::cli::client::{Server, TlsArgs, whole};
+use crate::cli::client::whole;
+use crate::cli::project_api::{ProjectApi, ProjectArgs};
 use weir_event::schema::PropertyType;
+
+/// The endpoint.
+const PATH: &str = "promoted_properties/";
 
 /// Promote a property of events to a column
 #[derive(Clone, Debug, clap::Args)]
@@ -25,18 +29,9 @@ pub struct PromoteArgs {
     /// Promote it no more; files keep the column
     #[arg(long, requires = "property")]
     pub remove: bool,
-    /// URL of the server
-    #[arg(long, default_value = "http://127.0.0.1:8000")]
-    pub url: String,
-    /// Personal API key of an administrator
-    #[arg(long, env = "WEIR_PERSONAL_API_KEY", hide_env_values = true)]
-    pub key: String,
-    /// Id of the project
-    #[arg(long, default_value_t = 1)]
-    pub project: i64,
-    /// For https.
+    /// The project; promoting needs the key of an administrator.
     #[command(flatten)]
-    pub tls: TlsArgs,
+    pub project: ProjectArgs,
 }
 
 /// The names of types.
@@ -51,12 +46,10 @@ fn types() -> impl TypedValueParser<Value = PropertyType> {
 ///
 /// The server cannot be reached or refuses; the message is the server's.
 pub async fn run(args: PromoteArgs) -> anyhow::Result<()> {
-    let server = Server::new(&args.url, &args.key, &args.tls)?;
-    let path = format!("api/projects/{}/promoted_properties/", args.project);
+    let api = ProjectApi::new(&args.project)?;
     let mut out = io::stdout();
     let Some(key) = &args.property else {
-        let list = whole(server.send(Method::GET, &path, None).await?).await?;
-        let list: Value = serde_json::from_slice(&list)?;
+        let list: Value = serde_json::from_slice(&api.get(PATH).await?)?;
         let rows = list.get("results").and_then(Value::as_array);
         writeln!(out, "KEY\tTYPE\tCOLUMN\tSINCE")?;
         for row in rows.context("the server answers no list")? {
@@ -67,11 +60,11 @@ pub async fn run(args: PromoteArgs) -> anyhow::Result<()> {
     if args.remove {
         // In a path, a plus sign is one.
         let part = byte_serialize(key.as_bytes()).collect::<String>().replace('+', "%20");
-        server.send(Method::DELETE, &format!("{path}{part}/"), None).await?;
+        api.send(Method::DELETE, &format!("{PATH}{part}/"), None).await?;
         return Ok(());
     }
     let body = json!({"key": key, "type": args.kind.name()});
-    let made = whole(server.send(Method::POST, &path, Some(&body)).await?).await?;
+    let made = whole(api.send(Method::POST, PATH, Some(&body)).await?).await?;
     writeln!(out, "{}", line(&serde_json::from_slice(&made)?))?;
     Ok(())
 }

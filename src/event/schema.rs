@@ -99,6 +99,16 @@ impl PropertyType {
         }
     }
 
+    /// The type whose column has an Arrow type, of which there are several for texts.
+    pub fn of(data_type: &DataType) -> Option<Self> {
+        match data_type {
+            own if own.is_string() => Some(Self::Text),
+            DataType::Float64 => Some(Self::Double),
+            DataType::Boolean => Some(Self::Boolean),
+            _ => None,
+        }
+    }
+
     /// The type with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|own| own.name() == name)

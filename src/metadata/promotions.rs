@@ -97,7 +97,8 @@ pub struct StoredColumn {
 ///
 /// # Errors
 ///
-/// It is empty, too long, has control characters, or has a column that every event has.
+/// It is empty, too long, a part of addresses that clients leave out, has control characters, or has a column that every
+/// event has.
 pub fn check_key(key: &str) -> Result<(), Violation> {
     if key.is_empty() {
         return Err(Violation::blank("key"));

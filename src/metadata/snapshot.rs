@@ -182,6 +182,11 @@ impl Snapshot {
         self.promotions.get(&project).map_or(&[], |own| &own.columns)
     }
 
+    /// Whether there are projects of other organizations than this one.
+    pub fn has_others(&self, organization: Uuid) -> bool {
+        self.projects().any(|project| project.organization != organization)
+    }
+
     /// The same as they are stored.
     pub fn promoted_properties(&self, project: ProjectId) -> &[PromotedProperty] {
         self.promotions.get(&project).map_or(&[], |own| &own.rows)

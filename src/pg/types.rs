@@ -189,7 +189,7 @@ impl Kind {
             | DataType::FixedSizeList(item, _) => {
                 Item::of(Self::of_type(item.data_type())).map_or(Self::Json, Self::List)
             }
-            DataType::Struct(_) | DataType::Map(..) | DataType::Union(..) => Self::Json,
+            DataType::Struct(_) | DataType::Map(..) => Self::Json,
             _ => Self::Text,
         }
     }

@@ -3,7 +3,6 @@
 use crate::maintenance::Maintenance;
 use weir_event::promotion::Promotion;
 use weir_query::events::promoted;
-use weir_storage::derived::Derived;
 
 impl Maintenance {
     /// Adds the columns that projects promote to the table, if they are others than those that files have. If that fails,
@@ -11,11 +10,9 @@ impl Maintenance {
     pub(super) fn promote(&self) {
         let wanted = self.metadata.snapshot().promoted_columns();
         let fitting = promoted::fitting(&wanted, &self.store.table().current().schema);
-        let is_same = |there: &Derived| {
-            let names = there.columns.iter().map(|own| own.field.name().clone());
-            names.eq(fitting.iter().map(Promotion::column))
-        };
-        if is_same(&self.store.derived()) {
+        let there = self.store.derived();
+        let names = there.columns.iter().map(|own| own.field.name().clone());
+        if names.eq(fitting.iter().map(Promotion::column)) {
             return;
         }
         for own in wanted.iter().filter(|own| !fitting.contains(own)) {
@@ -23,7 +20,7 @@ impl Maintenance {
             tracing::warn!(
                 column,
                 kind,
-                "the events table has this column with another type; it is not written"
+                "another program has added such a column of another kind to the events table; it is not written"
             );
         }
         let derived = match promoted::derived(&fitting) {

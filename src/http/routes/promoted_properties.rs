@@ -12,7 +12,7 @@ use crate::operation::{Context, Operation};
 use crate::page::Page;
 use crate::response::Problem;
 use weir_api::definitions as api;
-use weir_event::promotion::{COLUMNS_MAX, Promotion};
+use weir_event::promotion::COLUMNS_MAX;
 use weir_event::schema::{PropertyType, promoted_column_name};
 use weir_metadata::Metadata;
 use weir_metadata::members::Level;
@@ -57,9 +57,7 @@ impl Operation for Create {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let PromotedPropertyWrite { key: PropertyKey(key), r#type: kind } = self.property;
         let (by, project) = (cx.user(), cx.who.project.id);
-        let snapshot = cx.snapshot();
-        let organization = cx.who.project.organization;
-        if snapshot.projects().any(|other| other.organization != organization) {
+        if cx.snapshot().has_others(cx.who.project.organization) {
             let detail = "The columns of events are those of other organizations, too.";
             return Err(Problem::permission_denied(detail));
         }
@@ -150,12 +148,8 @@ fn stored_column(cx: &Context<Principal>, key: &str) -> Option<StoredColumn> {
     let wanted = promoted_column_name(key).to_lowercase();
     let column = columns.fields().iter().find(|own| own.name().to_lowercase() == wanted)?;
     let own = column.data_type();
-    let is_own = |kind: &PropertyType| match kind {
-        PropertyType::Text => own.is_string(),
-        kind => Promotion { key: key.into(), kind: *kind }.field().data_type() == own,
-    };
-    let kind = PropertyType::ALL.into_iter().find(is_own);
-    let kind = kind.map_or_else(|| own.to_string(), |kind| kind.name().to_owned());
+    let kind = PropertyType::of(own).map(|kind| kind.name().to_owned());
+    let kind = kind.unwrap_or_else(|| own.to_string());
     Some(StoredColumn { name: column.name().clone(), kind })
 }
 

@@ -95,7 +95,7 @@ impl Operation for Files {
     async fn perform(self, cx: &Context<Principal>) -> Result<Self::Out, Problem> {
         let (app, project) = (&cx.app, &cx.who.project);
         let snapshot = cx.snapshot();
-        if snapshot.projects().any(|other| other.organization != project.organization) {
+        if snapshot.has_others(project.organization) {
             let detail = "The files have rows of other organizations.";
             return Err(Problem::permission_denied(detail));
         }

@@ -32,6 +32,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::statements::{query_in, take};
 use crate::dialect::walk::{walk, walk_mut};
+use crate::functions::json::AS_TEXT;
 use crate::functions::text_number::{checked_number, is_text, number, wide_number};
 use crate::functions::text_truth::truth;
 use crate::kernel::rewritten::map_named;
@@ -51,9 +52,6 @@ pub(crate) const OF_ANY: [&str; 5] = ["coalesce", "nullif", "nvl", "greatest", "
 /// Functions that return one of the values of their first argument.
 pub(crate) const OF_FIRST: [&str; 8] =
     ["any_value", "first_value", "lag", "last_value", "lead", "max", "min", "nth_value"];
-
-/// The function that returns a value of a JSON text as text.
-const AS_TEXT: &str = "json_as_text";
 
 /// The function that returns its first argument that is not null.
 const COALESCE: &str = "coalesce";

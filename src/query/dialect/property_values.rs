@@ -14,9 +14,7 @@ use crate::dialect::clickhouse::{call, step};
 use crate::dialect::property_access::access;
 use crate::dialect::statements;
 use crate::dialect::statements::take;
-
-/// The function that returns an item of a JSON text as text.
-const AS_TEXT: &str = "json_as_text";
+use crate::functions::json::AS_TEXT;
 
 /// Gives properties the type that their context requires.
 ///

@@ -23,8 +23,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::prelude::col;
 
+use crate::functions::json::AS_TEXT;
 use crate::functions::json_property::json_property;
-use crate::functions::text_number::number;
+use crate::functions::text_number::{DOUBLE, number};
 use crate::functions::text_truth::truth;
 use crate::kernel::lineage::origin_of_both;
 use crate::kernel::rewritten::map_named;
@@ -39,9 +40,7 @@ use weir_storage::derived::{Derivation, Derived, DerivedColumn};
 /// The column with the JSON text.
 const PROPERTIES: &str = "properties";
 
-/// The functions of [`value`], by their names in plans.
-const AS_TEXT: &str = "json_as_text";
-const AS_NUMBER: &str = "number_of_text";
+/// The function of [`truth`], by its name in plans.
 const LOWER: &str = "lower";
 
 /// Number of [`value`]. Files whose columns were computed otherwise are taken for files without: raise it with each change
@@ -62,15 +61,12 @@ fn value(promotion: &Promotion) -> Expr {
 /// another program has added.
 pub fn fitting(promotions: &[Promotion], table: &Schema) -> Vec<Promotion> {
     let fits = |own: &&Promotion| {
-        let wanted = own.field();
-        let lower = wanted.name().to_lowercase();
-        let mut there = table.fields().iter().filter(|own| own.name().to_lowercase() == lower);
+        let name = own.column();
+        let lower = name.to_lowercase();
+        let mut there = table.fields().iter().filter(|there| there.name().to_lowercase() == lower);
         there.all(|there| {
-            let is_same_type = match (wanted.data_type(), there.data_type()) {
-                (DataType::Utf8, there) => there.is_string(),
-                (wanted, there) => wanted == there,
-            };
-            is_same_type && there.is_nullable() && there.name() == wanted.name()
+            let is_same_type = PropertyType::of(there.data_type()) == Some(own.kind);
+            is_same_type && there.is_nullable() && *there.name() == name
         })
     };
     promotions.iter().filter(fits).cloned().collect()
@@ -84,8 +80,7 @@ pub fn fitting(promotions: &[Promotion], table: &Schema) -> Vec<Promotion> {
 pub fn derived(promotions: &[Promotion]) -> Result<Derived> {
     let column = |promotion: &Promotion| {
         let field = promotion.field();
-        let description = dictionary::of_property(field.name()).map(|own| own.description());
-        let field = match description {
+        let field = match EVENTS.file_description(field.name()) {
             Some(text) => dictionary::with_description(&Arc::new(field), text),
             None => field,
         };
@@ -251,7 +246,7 @@ fn read(part: &Expr) -> Option<(&Column, &str, PropertyType)> {
             (AS_TEXT, [Expr::Column(text), Expr::Literal(key, _)]) if text.name == PROPERTIES => {
                 Some((text, key.try_as_str()??, Text))
             }
-            (AS_NUMBER, [inner]) => as_text(inner).map(|(text, key)| (text, key, Double)),
+            (DOUBLE, [inner]) => as_text(inner).map(|(text, key)| (text, key, Double)),
             _ => None,
         },
         Expr::Case(case) => {

@@ -141,10 +141,12 @@ pub(crate) fn event_tables(
     Ok(EventTables { plain, numbered: table(shown)?, promotions })
 }
 
-/// What a scan reads of the files.
-struct FileScan {
+/// What a scan reads.
+struct Sources {
     /// The files that may have rows of the query.
     files: Vec<Arc<DataFile>>,
+    /// Whether rows in memory are read, too.
+    with_memory: bool,
     /// Filters by which row groups and pages are pruned, and which are evaluated during the read where that saves work
     /// ([`row_filter::pays`]), so that other columns are not decoded for rows that do not match. A filter operator
     /// above [`ScopedExec`] evaluates them again.
@@ -195,22 +197,22 @@ impl TableProvider for Events {
             Some(wanted) => wanted.iter().filter_map(|at| self.columns.get(*at).copied()).collect(),
             None => self.columns.clone(),
         };
-        let scan = self.file_scan(state, filters)?;
+        let scan = self.sources(state, filters)?;
         if !self.promoted.is_any(&wanted) {
-            return self.scoped(state, &wanted, (scan, true), limit);
+            return self.scoped(state, &wanted, scan, limit);
         }
         let has_all = |file: &Arc<DataFile>| self.promoted.are_in(file, &wanted);
         let (complete, others) = scan.files.into_iter().partition(has_all);
         let mut parts = Vec::new();
         let sources = self.promoted.sources(&wanted);
         let apart = scan.filters.iter().filter(|filter| self.promoted.is_apart(filter)).cloned();
-        let rest = FileScan { files: others, filters: apart.collect() };
-        let complete = FileScan { files: complete, filters: scan.filters };
+        let rest = Sources { files: others, with_memory: true, filters: apart.collect() };
+        let complete = Sources { files: complete, with_memory: false, filters: scan.filters };
         if !complete.files.is_empty() {
-            parts.push(self.scoped(state, &wanted, (complete, false), limit)?);
+            parts.push(self.scoped(state, &wanted, complete, limit)?);
         }
         if parts.is_empty() || !rest.files.is_empty() || !self.snapshot.batches.is_empty() {
-            let rows = self.scoped(state, &sources, (rest, true), limit)?;
+            let rows = self.scoped(state, &sources, rest, limit)?;
             parts.push(self.promoted.complete(rows, self.stored.table_schema(), &wanted)?);
         }
         one_of(parts)
@@ -218,12 +220,12 @@ impl TableProvider for Events {
 }
 
 impl Events {
-    /// These columns of the project's rows in files, and in memory if it is wanted.
+    /// These columns of the project's rows in some sources.
     fn scoped(
         &self,
         state: &dyn Session,
         wanted: &[usize],
-        scan: (FileScan, bool),
+        sources: Sources,
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut columns = wanted.to_vec();
@@ -234,12 +236,12 @@ impl Events {
                 columns.push(at);
             }
         }
-        let rows = self.rows(state, &columns, scan)?;
+        let rows = self.rows(state, &columns, sources)?;
         Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), wanted.len(), limit)?))
     }
 
-    /// The files to read, and the filters for them. A filter that cannot be planned is left to the operators above.
-    fn file_scan(&self, state: &dyn Session, filters: &[Expr]) -> Result<FileScan> {
+    /// All sources, without files that have no such rows, and the filters for them. A filter that cannot be planned is left to the operators above.
+    fn sources(&self, state: &dyn Session, filters: &[Expr]) -> Result<Sources> {
         let table = self.stored.table_schema();
         let schema = DFSchema::try_from(Arc::clone(table))?;
         let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema).ok();
@@ -247,20 +249,21 @@ impl Events {
         let files = &self.snapshot.version.files;
         let files = pruning::prune(files, &self.scope, &filters, table);
         filters.retain(is_row_filter);
-        Ok(FileScan { files, filters })
+        Ok(Sources { files, with_memory: true, filters })
     }
 
-    /// These columns of the rows of all projects in files, and in memory if it is wanted.
+    /// These columns of the rows of all projects in some sources.
     fn rows(
         &self,
         state: &dyn Session,
         columns: &[usize],
-        (scan, with_memory): (FileScan, bool),
+        sources: Sources,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projected = Arc::new(self.stored.table_schema().project(columns)?);
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
-        if !scan.files.is_empty() {
-            parts.push(self.files(state, columns, scan)?);
+        let with_memory = sources.with_memory;
+        if !sources.files.is_empty() {
+            parts.push(self.files(state, columns, sources)?);
         }
         if with_memory && !self.snapshot.batches.is_empty() {
             parts.push(self.memtables(state, columns, &projected)?);
@@ -275,7 +278,7 @@ impl Events {
         &self,
         state: &dyn Session,
         projection: &[usize],
-        FileScan { files, filters }: FileScan,
+        Sources { files, filters, .. }: Sources,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions().max(1);
         let mut groups = vec![Vec::new(); partitions];

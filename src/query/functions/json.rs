@@ -21,7 +21,7 @@ use crate::functions::{json_last, json_written};
 use weir_event::json_key::KeyFinder;
 
 /// The function that returns values as texts.
-const AS_TEXT: &str = "json_as_text";
+pub(crate) const AS_TEXT: &str = "json_as_text";
 
 /// Functions that return NULL for an object without the key, and whose values have a plain type.
 const ACCESS: [&str; 8] = [

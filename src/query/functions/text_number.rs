@@ -27,6 +27,9 @@ const WIDE_MAX: i128 = 10_i128.pow(38) - 1;
 /// Integers that doubles cannot distinguish, with the fractional digits that properties may have.
 const WIDE: DataType = DataType::Decimal128(WIDE_DIGITS, WIDE_SCALE);
 
+/// The name of the function of [`number`] in plans.
+pub(crate) const DOUBLE: &str = "number_of_text";
+
 /// The number of a text, as a double; null if it is not a number.
 pub fn number(text: Expr) -> Expr {
     of(Kind::Double, text)
@@ -69,7 +72,7 @@ struct NumberOfText {
 impl ScalarUDFImpl for NumberOfText {
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Double => "number_of_text",
+            Kind::Double => DOUBLE,
             Kind::Checked => "checked_number_of_text",
             Kind::Wide => "wide_number_of_text",
         }
