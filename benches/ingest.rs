@@ -262,7 +262,7 @@ fn files(criterion: &mut Criterion) {
         let gather = &gather;
         parts.map(move |places| gather.column(position, places))
     };
-    let rows = |places: &[sort::Place]| {
+    let rows = |places: &[sort::RowPosition]| {
         let columns = positions().map(|position| gather.column(position, places));
         let columns = columns.collect::<Result<Vec<_>, _>>().expect("columns fit");
         RecordBatch::try_new(Arc::clone(&schema), columns).expect("columns fit")

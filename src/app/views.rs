@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::live_files::{LiveFiles, LiveTables};
 use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
-use weir_event::dictionary::{Column, EVENTS, PERSON_DISTINCT_IDS, PERSONS, Place, Table};
+use weir_event::dictionary::{Availability, Column, EVENTS, PERSON_DISTINCT_IDS, PERSONS, Table};
 use weir_event::id::ProjectId;
 use weir_event::schema::PROMOTED;
 use weir_query::dialect::sql_text::literal;
@@ -152,7 +152,7 @@ fn columns_of(table: &Table, more: &[Column]) -> Vec<Column> {
 /// without `$` before the others, then the rest in the order of the table: names stay when columns are added.
 fn names(more: &[Column]) -> Vec<(Column, String)> {
     let columns = columns_of(&EVENTS, more);
-    let columns = columns.into_iter().filter(|column| column.place != Place::Files);
+    let columns = columns.into_iter().filter(|column| column.place != Availability::Files);
     let columns: Vec<Column> = columns.collect();
     let rank = |column: &Column| {
         let Some(key) = dictionary::property_key(&column.name) else { return 0 };

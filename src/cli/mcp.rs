@@ -72,24 +72,24 @@ pub fn run(args: McpArgs) -> anyhow::Result<()> {
 
 /// Where messages go, with the bearer token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct Endpoint {
     url: String,
     key: HeaderValue,
 }
 
-fn place(args: &McpArgs) -> anyhow::Result<Place> {
+fn place(args: &McpArgs) -> anyhow::Result<Endpoint> {
     let query = |id: i64| format!("?project={id}");
     if let Some((url, key)) = args.remote.place()? {
         let query = args.project.map(query).unwrap_or_default();
         let url = format!("{}/mcp{query}", url.trim_end_matches('/'));
-        return Ok(Place { url, key: bearer(key)? });
+        return Ok(Endpoint { url, key: bearer(key)? });
     }
     let advice =
         "start it with weir serve, or choose another with --data-dir, or with --url and --key";
     let server = local::server(&args.data_dir, advice)?;
     let query = query(args.project.unwrap_or(1));
     let url = format!("{}/_internal/mcp{query}", server.url);
-    Ok(Place { url, key: bearer(&server.secret)? })
+    Ok(Endpoint { url, key: bearer(&server.secret)? })
 }
 
 /// What all requests share.
@@ -97,7 +97,7 @@ fn place(args: &McpArgs) -> anyhow::Result<Place> {
 struct Proxy {
     args: McpArgs,
     connections: Connections<Full<Bytes>>,
-    place: Mutex<Place>,
+    place: Mutex<Endpoint>,
     /// The revision of the protocol that `initialize` has negotiated.
     revision: Mutex<Option<String>>,
     /// Requests that are being answered, by their ids.
@@ -240,7 +240,7 @@ impl Proxy {
     async fn posted(&self, message: &Message, text: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
         let headers = message.headers(self.revision.lock().as_deref());
         let place = self.place.lock().clone();
-        let send = |place: Place| {
+        let send = |place: Endpoint| {
             let (headers, body) = (&headers, (text.clone(), ANSWER_MAX_BYTES));
             async move { post(&self.connections, (&place.url, &place.key), headers, body).await }
         };

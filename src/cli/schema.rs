@@ -12,7 +12,7 @@ use crate::cli::inspect::tables::tables_of;
 use weir_app::live_files::LiveTables;
 use weir_base::clock::Clock;
 use weir_event::dictionary;
-use weir_event::dictionary::{Column, EVENTS, Place, TABLES, Table};
+use weir_event::dictionary::{Availability, Column, EVENTS, TABLES, Table};
 use weir_event::id::ProjectId;
 
 /// Options of `weir schema`.
@@ -105,9 +105,9 @@ fn columns(table: &Table, more: &[Column]) -> Vec<Column> {
 
 fn place(column: &Column) -> &'static str {
     match column.place {
-        Place::Both => "SQL, files",
-        Place::Sql => "SQL",
-        Place::Files => "files",
+        Availability::Both => "SQL, files",
+        Availability::Sql => "SQL",
+        Availability::Files => "files",
     }
 }
 
@@ -159,7 +159,7 @@ fn json_of((table, columns): &(&Table, Vec<Column>)) -> Value {
         json!({
             "name": own.name, "type": own.kind.sql(), "nullable": own.is_nullable,
             "description": own.meaning, "unit": own.unit, "example": own.example, "since": own.since,
-            "in_sql": own.place != Place::Files, "in_files": own.place != Place::Sql,
+            "in_sql": own.place != Availability::Files, "in_files": own.place != Availability::Sql,
         })
     };
     json!({

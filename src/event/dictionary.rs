@@ -1,7 +1,8 @@
 //! Data dictionary: every column of every table, with its type, meaning, unit and an example. One source for
 //! `weir schema`, the endpoint and the page of SQL, the guide, and the descriptions in files and results.
 //!
-//! A table of SQL and the table of files with the same name are one entry; [`Place`] says which of the two has a column.
+//! A table of SQL and the table of files with the same name are one entry; [`Availability`] says which of the two has a
+//! column.
 //! Types of events are those of [`events_schema`]; all other schemas are made from this dictionary
 //! ([`Table::sql_schema`], [`Table::files_schema`]).
 //!
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-pub use crate::dictionary::column::{Column, Kind, Place, Table};
+pub use crate::dictionary::column::{Availability, Column, Kind, Table};
 pub use crate::dictionary::definitions::{
     EVENT_DEFINITIONS, EVENT_PROPERTIES, INGESTION_WARNINGS, PROPERTY_DEFINITIONS,
 };

@@ -22,6 +22,7 @@ pub mod fields;
 pub mod gzip;
 pub mod handler;
 pub mod limits;
+pub mod lookup;
 pub mod multipart;
 pub mod objects;
 pub mod openapi;

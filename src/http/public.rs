@@ -4,12 +4,12 @@
 //! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
 //! forms and a redirect would break a preflight. The most frequent paths are listed first.
 
+use crate::lookup::Lookup;
 use crate::request::decode;
 use crate::routes::capture::Kind;
 use crate::routes::discarded::Discarded;
 use crate::routes::lists::List;
 use crate::routes::remote_config::File;
-use crate::table::allow;
 
 /// Every public endpoint.
 #[rustfmt::skip]
@@ -162,19 +162,8 @@ const fn has_names(path: &str) -> bool {
     false
 }
 
-/// The result of a look-up.
-#[derive(Debug)]
-pub enum Found {
-    /// An endpoint.
-    Endpoint(Public),
-    /// The path exists, with the methods of this `Allow` header.
-    WrongMethod(String),
-    /// Not a public path.
-    Nothing,
-}
-
 /// Finds the endpoint of a path, which contains neither a query nor a host.
-pub fn find(method: &str, path: &str) -> Found {
+pub fn find(method: &str, path: &str) -> Lookup<Public> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let found = PUBLIC.iter().find_map(|line| {
         // The path is compared first, because it differs more often than the method.
@@ -182,11 +171,11 @@ pub fn find(method: &str, path: &str) -> Found {
         line.methods().any(|own| own == method).then(|| (line.route)(&values))
     });
     if let Some(found) = found {
-        return Found::Endpoint(found);
+        return Lookup::Found(found);
     }
     let lines = PUBLIC.iter().filter(|line| line.values(path).is_some());
     let methods: Vec<&str> = lines.flat_map(Line::methods).collect();
-    if methods.is_empty() { Found::Nothing } else { Found::WrongMethod(allow(methods)) }
+    if methods.is_empty() { Lookup::Nothing } else { Lookup::wrong_method(methods) }
 }
 
 impl Line {
@@ -284,14 +273,15 @@ impl Public {
 
 #[cfg(test)]
 mod tests {
-    use super::{Discarded, File, Found, Kind, List, Public, find};
+    use super::{Discarded, File, Kind, List, Public, find};
+    use crate::lookup::Lookup;
 
     const POST: &str = "POST, OPTIONS";
     const GET: &str = "GET, HEAD, OPTIONS";
     const GET_POST: &str = "GET, POST, HEAD, OPTIONS";
 
     /// Checks the results for paths, with and without a trailing slash.
-    fn check<const N: usize>(cases: [(&str, &str, Found); N]) {
+    fn check<const N: usize>(cases: [(&str, &str, Lookup<Public>); N]) {
         for (method, path, expected) in cases {
             let expected = format!("{expected:?}");
             for path in [path.to_owned(), format!("{}/", path.trim_end_matches('/'))] {
@@ -300,48 +290,48 @@ mod tests {
         }
     }
 
-    fn wrong(allow: &str) -> Found {
-        Found::WrongMethod(allow.to_owned())
+    fn wrong(allow: &str) -> Lookup<Public> {
+        Lookup::WrongMethod(allow.to_owned())
     }
 
     #[test]
     fn events_and_questions_of_sdks_find_their_endpoints() {
         check([
-            ("POST", "/capture", Found::Endpoint(Public::Capture(Kind::Legacy))),
-            ("POST", "/e", Found::Endpoint(Public::Capture(Kind::Legacy))),
-            ("POST", "/track", Found::Endpoint(Public::Capture(Kind::Legacy))),
-            ("POST", "/engage", Found::Endpoint(Public::Capture(Kind::Engage))),
-            ("POST", "/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
-            ("POST", "/i/v0/e", Found::Endpoint(Public::Capture(Kind::Modern))),
-            ("POST", "/flags", Found::Endpoint(Public::Flags)),
-            ("POST", "/decide", Found::Endpoint(Public::Flags)),
-            ("POST", "/i/v0/ai/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
-            ("POST", "/i/v0/ai/otel", Found::Endpoint(Public::Otel)),
+            ("POST", "/capture", Lookup::Found(Public::Capture(Kind::Legacy))),
+            ("POST", "/e", Lookup::Found(Public::Capture(Kind::Legacy))),
+            ("POST", "/track", Lookup::Found(Public::Capture(Kind::Legacy))),
+            ("POST", "/engage", Lookup::Found(Public::Capture(Kind::Engage))),
+            ("POST", "/batch", Lookup::Found(Public::Capture(Kind::Modern))),
+            ("POST", "/i/v0/e", Lookup::Found(Public::Capture(Kind::Modern))),
+            ("POST", "/flags", Lookup::Found(Public::Flags)),
+            ("POST", "/decide", Lookup::Found(Public::Flags)),
+            ("POST", "/i/v0/ai/batch", Lookup::Found(Public::Capture(Kind::Modern))),
+            ("POST", "/i/v0/ai/otel", Lookup::Found(Public::Otel)),
             ("GET", "/i/v0/ai/otel", wrong(POST)),
-            ("GET", "/batch", Found::Endpoint(Public::Capture(Kind::Modern))),
+            ("GET", "/batch", Lookup::Found(Public::Capture(Kind::Modern))),
             ("PUT", "/batch", wrong(GET_POST)),
-            ("POST", "/i/v1/analytics/events", Found::Endpoint(Public::CaptureV1)),
-            ("POST", "/i/v1/ai/events", Found::Endpoint(Public::CaptureV1)),
+            ("POST", "/i/v1/analytics/events", Lookup::Found(Public::CaptureV1)),
+            ("POST", "/i/v1/ai/events", Lookup::Found(Public::CaptureV1)),
             ("GET", "/i/v1/analytics/events", wrong(POST)),
-            ("POST", "/s", Found::Endpoint(Public::Discarded(Discarded::Recordings))),
-            ("GET", "/s", Found::Endpoint(Public::Discarded(Discarded::Recordings))),
-            ("POST", "/i/v1/logs", Found::Endpoint(Public::Discarded(Discarded::Logs))),
-            ("POST", "/i/v1/metrics", Found::Endpoint(Public::Discarded(Discarded::Metrics))),
-            ("POST", "/i/v1/traces", Found::Endpoint(Public::Discarded(Discarded::Traces))),
+            ("POST", "/s", Lookup::Found(Public::Discarded(Discarded::Recordings))),
+            ("GET", "/s", Lookup::Found(Public::Discarded(Discarded::Recordings))),
+            ("POST", "/i/v1/logs", Lookup::Found(Public::Discarded(Discarded::Logs))),
+            ("POST", "/i/v1/metrics", Lookup::Found(Public::Discarded(Discarded::Metrics))),
+            ("POST", "/i/v1/traces", Lookup::Found(Public::Discarded(Discarded::Traces))),
             ("GET", "/i/v1/traces", wrong(POST)),
-            ("GET", "/flags", Found::Endpoint(Public::FlagsWithoutSubject)),
-            ("GET", "/decide", Found::Endpoint(Public::FlagsWithoutSubject)),
+            ("GET", "/flags", Lookup::Found(Public::FlagsWithoutSubject)),
+            ("GET", "/decide", Lookup::Found(Public::FlagsWithoutSubject)),
             ("DELETE", "/flags", wrong(GET_POST)),
         ]);
     }
 
     #[test]
     fn what_else_is_public_finds_its_endpoint() {
-        let start = |file| Found::Endpoint(Public::Start { token: "phc_t".to_owned(), file });
-        let definitions = |project: &str| Found::Endpoint(Public::Definitions(project.to_owned()));
+        let start = |file| Lookup::Found(Public::Start { token: "phc_t".to_owned(), file });
+        let definitions = |project: &str| Lookup::Found(Public::Definitions(project.to_owned()));
         let payload = |project: &str, flag: &str| {
             let (project, flag) = (project.to_owned(), flag.to_owned());
-            Found::Endpoint(Public::FlagPayload { project, flag })
+            Lookup::Found(Public::FlagPayload { project, flag })
         };
         check([
             ("GET", "/flags/definitions", definitions("")),
@@ -354,58 +344,58 @@ mod tests {
                 "/api/environments/@current/feature_flags/my-flag/remote_config",
                 payload("@current", "my-flag"),
             ),
-            ("POST", "/ofrep/v1/evaluate/flags", Found::Endpoint(Public::OfrepAll)),
+            ("POST", "/ofrep/v1/evaluate/flags", Lookup::Found(Public::OfrepAll)),
             (
                 "POST",
                 "/ofrep/v1/evaluate/flags/beta",
-                Found::Endpoint(Public::OfrepOne("beta".to_owned())),
+                Lookup::Found(Public::OfrepOne("beta".to_owned())),
             ),
             ("GET", "/ofrep/v1/evaluate/flags/beta", wrong(POST)),
-            ("GET", "/flags/events", Found::Endpoint(Public::FlagEvents)),
+            ("GET", "/flags/events", Lookup::Found(Public::FlagEvents)),
             ("POST", "/flags/events", wrong(GET)),
-            ("GET", "/cohorts", Found::Nothing),
+            ("GET", "/cohorts", Lookup::Nothing),
             ("GET", "/array/phc_t/config", start(File::Config)),
             ("GET", "/array/phc_t/config.js", start(File::ConfigScript)),
             ("GET", "/array/phc_t/array.js", start(File::Sdk)),
             ("POST", "/array/phc_t/config", wrong(GET)),
-            ("GET", "/array/phc_t", Found::Nothing),
-            ("GET", "/array/phc_t/recorder.js", Found::Nothing),
-            ("GET", "/static/array.js", Found::Endpoint(Public::Static("array.js".into()))),
-            ("GET", "/static/1.2/a.js", Found::Endpoint(Public::Static("1.2/a.js".into()))),
+            ("GET", "/array/phc_t", Lookup::Nothing),
+            ("GET", "/array/phc_t/recorder.js", Lookup::Nothing),
+            ("GET", "/static/array.js", Lookup::Found(Public::Static("array.js".into()))),
+            ("GET", "/static/1.2/a.js", Lookup::Found(Public::Static("1.2/a.js".into()))),
             ("POST", "/static/array.js", wrong(GET)),
-            ("GET", "/api/surveys", Found::Endpoint(Public::List(List::Surveys))),
-            ("GET", "/api/web_experiments", Found::Endpoint(Public::List(List::WebExperiments))),
-            ("GET", "/api/product_tours", Found::Endpoint(Public::List(List::ProductTours))),
+            ("GET", "/api/surveys", Lookup::Found(Public::List(List::Surveys))),
+            ("GET", "/api/web_experiments", Lookup::Found(Public::List(List::WebExperiments))),
+            ("GET", "/api/product_tours", Lookup::Found(Public::List(List::ProductTours))),
             (
                 "GET",
                 "/api/early_access_features",
-                Found::Endpoint(Public::List(List::EarlyAccessFeatures)),
+                Lookup::Found(Public::List(List::EarlyAccessFeatures)),
             ),
             ("POST", "/api/surveys", wrong(GET)),
-            ("GET", "/_readiness", Found::Endpoint(Public::Readiness)),
+            ("GET", "/_readiness", Lookup::Found(Public::Readiness)),
             ("POST", "/_readiness", wrong(GET)),
-            ("GET", "/", Found::Endpoint(Public::Root)),
-            ("GET", "/nothing", Found::Nothing),
-            ("POST", "/api/projects/1/persons", Found::Nothing),
-            ("GET", "/array//config", Found::Nothing),
-            ("GET", "/static/a/b/c.js", Found::Nothing),
+            ("GET", "/", Lookup::Found(Public::Root)),
+            ("GET", "/nothing", Lookup::Nothing),
+            ("POST", "/api/projects/1/persons", Lookup::Nothing),
+            ("GET", "/array//config", Lookup::Nothing),
+            ("GET", "/static/a/b/c.js", Lookup::Nothing),
             (
                 "GET",
                 "/api/projects/:project/feature_flags/local_evaluation",
                 definitions(":project"),
             ),
-            ("POST", "/mcp", Found::Endpoint(Public::Mcp(String::new()))),
-            ("POST", "/mcp/7", Found::Endpoint(Public::Mcp("7".to_owned()))),
+            ("POST", "/mcp", Lookup::Found(Public::Mcp(String::new()))),
+            ("POST", "/mcp/7", Lookup::Found(Public::Mcp("7".to_owned()))),
             ("GET", "/mcp", wrong(POST)),
             ("DELETE", "/mcp", wrong(POST)),
-            ("GET", "/llms.txt", Found::Endpoint(Public::Llms)),
-            ("GET", "/llms-full.txt", Found::Endpoint(Public::LlmsFull)),
-            ("GET", "/api/schema", Found::Endpoint(Public::Description)),
-            ("GET", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
-            ("GET", "/embedded/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
-            ("POST", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
+            ("GET", "/llms.txt", Lookup::Found(Public::Llms)),
+            ("GET", "/llms-full.txt", Lookup::Found(Public::LlmsFull)),
+            ("GET", "/api/schema", Lookup::Found(Public::Description)),
+            ("GET", "/shared/a.json", Lookup::Found(Public::Shared("a.json".to_owned()))),
+            ("GET", "/embedded/a.json", Lookup::Found(Public::Shared("a.json".to_owned()))),
+            ("POST", "/shared/a.json", Lookup::Found(Public::Shared("a.json".to_owned()))),
             ("PUT", "/shared/a.json", wrong(GET_POST)),
-            ("GET", "/shared", Found::Nothing),
+            ("GET", "/shared", Lookup::Nothing),
         ]);
     }
 
@@ -420,7 +410,7 @@ mod tests {
             ),
             ("GET", "/static/..%2fa.js", Public::Static("..%2fa.js".to_owned())),
         ] {
-            let expected = format!("{:?}", Found::Endpoint(expected));
+            let expected = format!("{:?}", Lookup::Found(expected));
             assert_eq!(format!("{:?}", find(method, path)), expected, "{path}");
         }
     }

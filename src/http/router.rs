@@ -11,6 +11,7 @@ use hyper::header::ACCEPT_ENCODING;
 
 use crate::gzip::compressed;
 use crate::handler::{Handler, Matched};
+use crate::lookup::{Lookup, allow};
 use crate::openapi::bodies::Bodies;
 use crate::operation::Root;
 use crate::operation::serve::{Arrived, Serving};
@@ -26,7 +27,7 @@ use crate::routes::{
     capture, capture_v1, description, discarded, flag_events, flags, health, internal, landing,
     lists, local_evaluation, mcp, ofrep, otel, pages, remote_config, static_files,
 };
-use crate::table::{Found, Managed};
+use crate::table::Managed;
 use crate::{auth, public, revocation, table};
 use weir_app::App;
 use weir_base::attempts::Attempts;
@@ -78,23 +79,23 @@ pub enum Route {
 /// Finds the endpoint.
 fn find(method: &Method, path: &str) -> Route {
     match public::find(method.as_str(), path) {
-        public::Found::Endpoint(public) => return Route::Public(public),
-        public::Found::WrongMethod(allow) => return Route::WrongMethod(allow),
-        public::Found::Nothing => {}
+        Lookup::Found(public) => return Route::Public(public),
+        Lookup::WrongMethod(allow) => return Route::WrongMethod(allow),
+        Lookup::Nothing => {}
     }
     if let Some(internal) = Internal::find(path) {
         return match *method {
             Method::POST => Route::Internal(internal),
-            _ => Route::WrongMethod(table::allow(vec!["POST"])),
+            _ => Route::WrongMethod(allow(vec!["POST"])),
         };
     }
     if let Some(page) = pages::find(method, path) {
         return Route::Page(page);
     }
     match table::find(method.as_str(), path) {
-        Found::Endpoint(managed) => Route::Managed(managed),
-        Found::WrongMethod(allow) => Route::WrongMethod(allow),
-        Found::Nothing => Route::Unknown,
+        Lookup::Found(managed) => Route::Managed(managed),
+        Lookup::WrongMethod(allow) => Route::WrongMethod(allow),
+        Lookup::Nothing => Route::Unknown,
     }
 }
 

@@ -12,6 +12,7 @@
 mod endpoint;
 
 use crate::auth::CURRENT;
+use crate::lookup::Lookup;
 use crate::openapi::{INVALID, REFUSED};
 use crate::operation::other_path::{As, InOrganization};
 use crate::operation::{Member, Root};
@@ -304,17 +305,6 @@ const COMPRESSED: [&str; 7] = [
     "P/query/",
 ];
 
-/// The result of a look-up.
-#[derive(Debug)]
-pub enum Found {
-    /// An endpoint.
-    Endpoint(Managed),
-    /// The path exists, with the methods of this `Allow` header.
-    WrongMethod(String),
-    /// No endpoint has this path.
-    Nothing,
-}
-
 /// An endpoint, with the values from its path.
 #[derive(Debug)]
 pub struct Managed {
@@ -329,7 +319,7 @@ pub struct Managed {
 }
 
 /// Finds the endpoint of a path, which contains neither a query nor a host.
-pub fn find(method: &str, path: &str) -> Found {
+pub fn find(method: &str, path: &str) -> Lookup<Managed> {
     let path = path.strip_suffix('/').unwrap_or(path);
     // A suffix is recognized only if the endpoint has several formats; otherwise it is part of an id.
     let (stem, suffix) = Rendering::of_suffix(path);
@@ -338,11 +328,11 @@ pub fn find(method: &str, path: &str) -> Found {
     });
     let with_suffix: Vec<_> = with_suffix.unwrap_or_default();
     let (located, lines, suffix) = if with_suffix.is_empty() {
-        let Some(located) = Located::of(path) else { return Found::Nothing };
+        let Some(located) = Located::of(path) else { return Lookup::Nothing };
         let lines = located.endpoints().collect();
         (located, lines, None)
     } else {
-        let Some(located) = Located::of(stem) else { return Found::Nothing };
+        let Some(located) = Located::of(stem) else { return Lookup::Nothing };
         (located, with_suffix, suffix)
     };
     choose(method, located.owner, lines, suffix)
@@ -354,31 +344,22 @@ fn choose(
     owner: String,
     lines: Vec<(&'static Endpoint, Vec<String>)>,
     suffix: Option<Rendering>,
-) -> Found {
+) -> Lookup<Managed> {
     // All rows with the same path as the first match, wherever they are in the table.
-    let Some(path) = lines.first().map(|(line, _)| line.path) else { return Found::Nothing };
+    let Some(path) = lines.first().map(|(line, _)| line.path) else { return Lookup::Nothing };
     let mut allowed: Vec<&str> = Vec::new();
     for (endpoint, parameters) in lines {
         if endpoint.path != path {
             continue;
         }
         if endpoint.takes(method) {
-            return Found::Endpoint(Managed { endpoint, owner, parameters, suffix });
+            return Lookup::Found(Managed { endpoint, owner, parameters, suffix });
         }
         if endpoint.is_allowed {
             allowed.extend(endpoint.methods());
         }
     }
-    Found::WrongMethod(allow(allowed))
-}
-
-/// The `Allow` header of a path with these methods: adds HEAD if there is GET, and OPTIONS.
-pub fn allow(mut methods: Vec<&str>) -> String {
-    if methods.contains(&"GET") {
-        methods.push("HEAD");
-    }
-    methods.push("OPTIONS");
-    methods.join(", ")
+    Lookup::wrong_method(allowed)
 }
 
 /// A path split into root, owner and segments.

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::IdentityError;
-use crate::deletions::{Deletion, Place};
+use crate::deletions::{Deletion, RequestKey};
 use crate::gone::Gone;
 use crate::person::{DistinctId, Group, Person};
 use weir_base::clock::UnixMicros;
@@ -186,21 +186,21 @@ pub(super) fn decode_split_key(key: &[u8]) -> Result<(ProjectId, Uuid), Identity
 }
 
 /// The key of a request to delete events.
-pub(super) fn deletion_key(place: Place) -> Vec<u8> {
+pub(super) fn deletion_key(place: RequestKey) -> Vec<u8> {
     key(place.project, &[&place.sequence.to_be_bytes(), &place.ordinal.to_be_bytes()])
 }
 
 /// The key of the distinct ids of a request to delete events that is not finished.
-pub(super) fn deleting_key(place: Place) -> Vec<u8> {
+pub(super) fn deleting_key(place: RequestKey) -> Vec<u8> {
     [DELETING_PREFIX, &deletion_key(place)].concat()
 }
 
 /// The request of a [`deleting_key`].
-pub(super) fn decode_deleting_key(key: &[u8]) -> Result<Place, IdentityError> {
+pub(super) fn decode_deleting_key(key: &[u8]) -> Result<RequestKey, IdentityError> {
     const WHAT: &str = "key of a deletion";
     let rest = key.strip_prefix(DELETING_PREFIX);
     let mut rest = Fields::new(rest.ok_or(IdentityError::Damaged { what: WHAT })?, WHAT);
-    Ok(Place {
+    Ok(RequestKey {
         project: ProjectId(i64::from_be_bytes(rest.take()?)),
         sequence: u64::from_be_bytes(rest.take()?),
         ordinal: u32::from_be_bytes(rest.take()?),

@@ -57,7 +57,7 @@ pub struct Deletion {
 
 /// The key of a request. The requests of a project sort in the order of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RequestKey {
     pub(super) project: ProjectId,
     /// Sequence of the record.
     pub(super) sequence: u64,
@@ -68,7 +68,7 @@ pub(super) struct Place {
 /// A request that is being applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    pub(super) place: Place,
+    pub(super) place: RequestKey,
     pub(super) person: Uuid,
     pub(super) asked_at: UnixMicros,
     /// All distinct ids of the person.
@@ -117,7 +117,7 @@ pub type KeptFrom = BTreeMap<ProjectId, UnixMicros>;
 type Limits = HashMap<Box<str>, Limit>;
 
 /// A request with the distinct ids that it deletes.
-pub(super) type Request = (Place, UnixMicros, Vec<Box<str>>);
+pub(super) type Request = (RequestKey, UnixMicros, Vec<Box<str>>);
 
 #[derive(Debug, Default)]
 struct Part {
@@ -274,7 +274,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Deletions, Origin, Place};
+    use super::{Deletions, Origin, RequestKey};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
 
@@ -293,7 +293,7 @@ mod tests {
             let mut deletions = Deletions::default();
             let mut limits: BTreeMap<(i64, String), u64> = BTreeMap::new();
             for (sequence, (project, ids)) in (1..).zip(&marks) {
-                let place = Place { project: ProjectId(*project), sequence, ordinal: 0 };
+                let place = RequestKey { project: ProjectId(*project), sequence, ordinal: 0 };
                 let own = ids.iter().map(|id| id.as_str().into()).collect();
                 let before = deletions.clone();
                 deletions = deletions.with(std::iter::once((place, time(sequence), own)));

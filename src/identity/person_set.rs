@@ -9,7 +9,7 @@ use weir_event::id::ProjectId;
 const WORD: i64 = 64;
 
 /// A person in the order of projects and, within a project, of numbers.
-pub type Place = (ProjectId, i64);
+pub type PersonKey = (ProjectId, i64);
 
 /// A set of persons. Takes about 40 bytes for each 64 neighbouring numbers of a project that it has any of.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct PersonSet {
 
 impl PersonSet {
     /// Adds a person.
-    pub fn insert(&mut self, (project, number): Place) {
+    pub fn insert(&mut self, (project, number): PersonKey) {
         let bit = 1 << number.rem_euclid(WORD);
         *self.words.entry((project, number.div_euclid(WORD))).or_default() |= bit;
     }
@@ -33,7 +33,7 @@ impl PersonSet {
     }
 
     /// Whether a person is in it.
-    pub fn contains(&self, (project, number): Place) -> bool {
+    pub fn contains(&self, (project, number): PersonKey) -> bool {
         let word = self.words.get(&(project, number.div_euclid(WORD)));
         word.is_some_and(|bits| bits >> number.rem_euclid(WORD) & 1 == 1)
     }
@@ -49,7 +49,7 @@ impl PersonSet {
     }
 
     /// The persons in a range, ascending.
-    pub fn within(&self, range: &Range<Place>) -> impl Iterator<Item = Place> {
+    pub fn within(&self, range: &Range<PersonKey>) -> impl Iterator<Item = PersonKey> {
         self.words_within(range).flat_map(|((project, word), bits)| {
             let is_set = move |bit: &i64| bits >> bit & 1 == 1;
             (0..WORD).filter(is_set).map(move |bit| (project, word * WORD + bit))
@@ -57,12 +57,12 @@ impl PersonSet {
     }
 
     /// How many persons are in a range.
-    pub fn count(&self, range: &Range<Place>) -> u64 {
+    pub fn count(&self, range: &Range<PersonKey>) -> u64 {
         self.words_within(range).map(|(_, bits)| u64::from(bits.count_ones())).sum()
     }
 
     /// Removes the persons of a range, and returns them.
-    pub fn take(&mut self, range: &Range<Place>) -> Self {
+    pub fn take(&mut self, range: &Range<PersonKey>) -> Self {
         let words: BTreeMap<_, _> = self.words_within(range).collect();
         for (key, taken) in &words {
             if let Some(bits) = self.words.get_mut(key) {
@@ -78,16 +78,16 @@ impl PersonSet {
     /// The words of a range, without bits outside of it.
     fn words_within(
         &self,
-        range: &Range<Place>,
+        range: &Range<PersonKey>,
     ) -> impl Iterator<Item = ((ProjectId, i64), u64)> + use<'_> {
         let Range { start, end } = range.clone();
-        let word = |(project, number): Place| (project, number.div_euclid(WORD));
+        let word = |(project, number): PersonKey| (project, number.div_euclid(WORD));
         // A range of the map must not end before it begins.
         let words = (start < end).then(|| self.words.range(word(start)..=word(end)));
         words.into_iter().flatten().filter_map(move |(key, bits)| {
             let (project, first) = (key.0, key.1 * WORD);
             // The bits of the numbers from `number` on, if that is in this project.
-            let from = |(of, number): Place| match of == project {
+            let from = |(of, number): PersonKey| match of == project {
                 true => u32::try_from(number.saturating_sub(first).clamp(0, WORD)).ok(),
                 false => None,
             };
@@ -98,8 +98,8 @@ impl PersonSet {
     }
 }
 
-impl FromIterator<Place> for PersonSet {
-    fn from_iter<T: IntoIterator<Item = Place>>(places: T) -> Self {
+impl FromIterator<PersonKey> for PersonSet {
+    fn from_iter<T: IntoIterator<Item = PersonKey>>(places: T) -> Self {
         let mut all = Self::default();
         places.into_iter().for_each(|place| all.insert(place));
         all
@@ -112,7 +112,7 @@ mod tests {
 
     use proptest::proptest;
 
-    use super::{PersonSet, Place};
+    use super::{PersonKey, PersonSet};
     use weir_event::id::ProjectId;
 
     proptest! {
@@ -126,12 +126,12 @@ mod tests {
             bounds in proptest::collection::vec((0..5_i64, 0..320_i64), 2..8),
         ) {
             let place = |(project, number): (i64, i64)| (ProjectId(project), number);
-            let model: BTreeSet<Place> = places.iter().copied().map(place).collect();
+            let model: BTreeSet<PersonKey> = places.iter().copied().map(place).collect();
             let set: PersonSet = model.iter().copied().collect();
             let all = (ProjectId(i64::MIN), i64::MIN)..(ProjectId(i64::MAX), i64::MAX);
             for ends in bounds.windows(2) {
                 let range = place(ends[0])..place(ends[1]);
-                let inside: Vec<Place> =
+                let inside: Vec<PersonKey> =
                     model.iter().copied().filter(|place| range.contains(place)).collect();
                 assert!(set.within(&range).eq(inside.iter().copied()));
                 assert!(ends.iter().all(|end| set.contains(place(*end)) == model.contains(&place(*end))));

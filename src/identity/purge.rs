@@ -6,7 +6,7 @@
 use fjall::{Keyspace, Slice};
 
 use crate::loaded::load_gone;
-use crate::person_set::Place;
+use crate::person_set::PersonKey;
 use crate::store::Identities;
 use crate::tables::Tables;
 use crate::{IdentityError, codec};
@@ -80,7 +80,7 @@ impl Identities {
         keyspace: &Keyspace,
         keys: Vec<Slice>,
     ) -> Result<(), IdentityError> {
-        let mut persons: Vec<Place> = Vec::new();
+        let mut persons: Vec<PersonKey> = Vec::new();
         if keyspace.name() == tables.persons.name() {
             persons =
                 keys.iter().map(|key| codec::decode_person_key(key)).collect::<Result<_, _>>()?;

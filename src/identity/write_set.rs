@@ -111,13 +111,13 @@ impl Indexed {
 }
 
 /// The state of a distinct id before an op.
-enum Found {
+enum PriorState {
     Unknown,
     Personless,
     Known(Arc<Person>),
 }
 
-impl Found {
+impl PriorState {
     fn state(&self) -> State<'_> {
         match self {
             Self::Unknown => State::Unknown,
@@ -304,7 +304,7 @@ impl<'s> WriteSet<'s> {
                 let state = self.id(project, other, self.caches.fingerprint(project, other))?;
                 self.found(project, state)?
             }
-            _ => Found::Unknown,
+            _ => PriorState::Unknown,
         };
         let decision = decide::decide(project, op, target.state(), other.state());
         drop((target, other));
@@ -383,11 +383,11 @@ impl<'s> WriteSet<'s> {
         })
     }
 
-    fn found(&mut self, project: ProjectId, state: IdState) -> Result<Found, IdentityError> {
+    fn found(&mut self, project: ProjectId, state: IdState) -> Result<PriorState, IdentityError> {
         Ok(match state {
-            IdState::Unknown => Found::Unknown,
-            IdState::Personless => Found::Personless,
-            IdState::Person(number) => Found::Known(self.find_person(project, number)?),
+            IdState::Unknown => PriorState::Unknown,
+            IdState::Personless => PriorState::Personless,
+            IdState::Person(number) => PriorState::Known(self.find_person(project, number)?),
         })
     }
 

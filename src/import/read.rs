@@ -13,7 +13,7 @@ mod table;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use crate::read::rows::{Formats, Place, ROW_MAX_BYTES, Row, Sink, Wanted};
+pub use crate::read::rows::{Formats, ROW_MAX_BYTES, Row, RowLocation, Sink, Wanted};
 
 use crate::files::Input;
 use crate::read::rows::Rows;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::correlation::answer::Subject;
 use weir_api::insights;
 use weir_api::node::NodeError;
 use weir_api::query::{Timing, Warning};
@@ -23,6 +24,8 @@ pub struct Answered {
     pub is_cacheable: bool,
     /// Events that the query names, as far as the plan shows.
     pub events: Vec<String>,
+    /// The subjects of the rows of a correlation, whose names are ambiguous; empty for other results.
+    pub subjects: Vec<Subject>,
 }
 
 /// Response fields beside the rows.
@@ -69,6 +72,7 @@ impl Answered {
             fields: format!("\"hasMore\":false,\"timings\":{timings}"),
             is_cacheable: true,
             events: Vec::new(),
+            subjects: Vec::new(),
         })
     }
 
@@ -98,7 +102,7 @@ impl Answered {
         let told = serde_json::to_string(told).map_err(|error| failed(&error))?;
         let fields = told.strip_prefix('{').and_then(|told| told.strip_suffix('}'));
         let fields = fields.unwrap_or_default().to_owned();
-        Ok(Self { results, fields, is_cacheable, events })
+        Ok(Self { results, fields, is_cacheable, events, subjects: Vec::new() })
     }
 
     /// A page of a list of selected columns. Its `types` are without the names of the columns.

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ProjectSettings;
 use crate::answered::Answered;
+use crate::correlation::answer::Subject;
 use crate::dependence::Dependence;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -40,6 +41,8 @@ pub struct Answer {
     pub fields: String,
     /// Events that the query names, as far as the plan shows.
     pub events: Vec<String>,
+    /// The subjects of the rows of a correlation.
+    pub subjects: Vec<Subject>,
     /// When it was computed.
     pub at: UnixMicros,
     as_of: AsOf,
@@ -52,6 +55,7 @@ impl Answer {
             results: Bytes::copy_from_slice(&self.results),
             fields: self.fields.clone(),
             events: self.events.clone(),
+            subjects: self.subjects.clone(),
             at: self.at,
             as_of: self.as_of.clone(),
         }
@@ -68,7 +72,9 @@ impl Answer {
 
     /// Approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
-        let names = self.events.iter().map(String::len).fold(0, usize::saturating_add);
+        let names = self.events.iter().map(String::len);
+        let names = names.chain(self.subjects.iter().map(Subject::bytes));
+        let names = names.fold(0, usize::saturating_add);
         let texts = self.results.len().saturating_add(self.fields.len()).saturating_add(names);
         u64::try_from(texts).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
     }
@@ -203,8 +209,8 @@ impl Answers {
         // Read before the data: a write during the computation then makes the result look older than it is, never
         // newer.
         let (as_of, at) = (AsOf::now(engine, project), engine.now());
-        let Answered { results, fields, is_cacheable, events } = computing.await?;
-        let answer = Answer { results, fields, events, at, as_of };
+        let Answered { results, fields, is_cacheable, events, subjects } = computing.await?;
+        let answer = Answer { results, fields, events, subjects, at, as_of };
         if answer.bytes() > self.bytes_max || !is_cacheable || !stays_right(on, engine, project) {
             return Ok(Arc::new(answer));
         }

@@ -190,8 +190,15 @@ impl Insight {
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
         Box::pin(async move {
             let began = engine.monotonic();
-            let results = self.answer(engine, owner).await?;
-            Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
+            let (results, subjects) = match self {
+                Self::Correlation(own) => {
+                    let answer = own.answer(engine, owner).await?;
+                    (Answer::Correlations(answer.shown()), answer.subjects())
+                }
+                other => (other.answer(engine, owner).await?, Vec::new()),
+            };
+            let took = engine.monotonic().saturating_sub(began);
+            Ok(Answered { subjects, ..Answered::of(&results, took)? })
         })
     }
 

@@ -12,7 +12,7 @@ use crate::accounts::ProjectPatch;
 use crate::bootstrap::FirstStart;
 use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::secrets::Seed;
-use crate::tests::place::Place;
+use crate::tests::place::Backend;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 
@@ -47,7 +47,7 @@ const USER: UserId = UserId(1);
 
 /// A store in a place of its own.
 struct Bench {
-    place: Place,
+    place: Backend,
     clock: Clock,
     metadata: Metadata,
 }
@@ -55,11 +55,11 @@ struct Bench {
 impl Bench {
     /// An empty store.
     async fn empty() -> Self {
-        Self::at(Place::new().await).await
+        Self::at(Backend::new().await).await
     }
 
     /// An empty store in this place.
-    async fn at(place: Place) -> Self {
+    async fn at(place: Backend) -> Self {
         let clock = Clock::test(START);
         let metadata = place.open(clock.clone()).await.expect("open");
         Self { place, clock, metadata }
@@ -67,11 +67,11 @@ impl Bench {
 
     /// A store after its bootstrap.
     async fn started() -> Self {
-        Self::started_at(Place::new().await).await
+        Self::started_at(Backend::new().await).await
     }
 
     /// A store in this place after its bootstrap.
-    async fn started_at(place: Place) -> Self {
+    async fn started_at(place: Backend) -> Self {
         let bench = Self::at(place).await;
         bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("first start");
         bench

@@ -192,7 +192,7 @@ fn count(port: &Port, outcome: &'static str) {
     port.0.app.node.metrics.postgres.sign_ins.get_or_create(&PortLabels { outcome }).inc();
 }
 
-type Found = (Arc<PersonalKey>, Arc<Project>, Variables, String);
+type Authenticated = (Arc<PersonalKey>, Arc<Project>, Variables, String);
 
 /// Checks the password, the project and what the client wants otherwise.
 fn authenticated(
@@ -200,7 +200,7 @@ fn authenticated(
     client: IpAddr,
     password: &str,
     parameters: &[(String, String)],
-) -> Result<Found, Failure> {
+) -> Result<Authenticated, Failure> {
     let address = network(client);
     if let Err(early) = port.0.wrong.peek(&address) {
         count(port, "throttled");

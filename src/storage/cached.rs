@@ -100,17 +100,17 @@ impl CachedStore {
                 within,
             };
             let look = |range| match cache.get_range(file, range) {
-                Some(bytes) => Found::Whole(bytes),
-                None => Found::InPieces(pieces_of(range).map(piece).collect()),
+                Some(bytes) => CachedRange::Whole(bytes),
+                None => CachedRange::InPieces(pieces_of(range).map(piece).collect()),
             };
-            wanted.iter().map(look).collect::<Vec<Found>>()
+            wanted.iter().map(look).collect::<Vec<CachedRange>>()
         });
         let found = found.await?;
-        let missing = found.iter().flat_map(Found::missing).collect();
+        let missing = found.iter().flat_map(CachedRange::missing).collect();
         let fetched = self.fetch(location, file, size, &missing).await?;
         let whole = |found| match found {
-            Found::Whole(bytes) => Ok(bytes),
-            Found::InPieces(pieces) => joined(pieces.into_iter().map(|piece| {
+            CachedRange::Whole(bytes) => Ok(bytes),
+            CachedRange::InPieces(pieces) => joined(pieces.into_iter().map(|piece| {
                 let fetched = || slice(fetched.get(&piece.number)?, &piece.within);
                 piece.bytes.or_else(fetched).ok_or_else(|| short(location))
             })),
@@ -167,7 +167,7 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<Range<u64>> {
 
 /// What the cache has of a range.
 #[derive(Debug)]
-enum Found {
+enum CachedRange {
     Whole(Bytes),
     InPieces(Vec<Piece>),
 }
@@ -180,7 +180,7 @@ struct Piece {
     bytes: Option<Bytes>,
 }
 
-impl Found {
+impl CachedRange {
     /// The blocks that are not there.
     fn missing(&self) -> impl Iterator<Item = u64> {
         let pieces = match self {

@@ -128,9 +128,9 @@ pub fn with_section(parquet: &[u8]) -> Option<Vec<u8>> {
 /// The damage that was found.
 pub fn check_whole(parquet: &[u8]) -> std::result::Result<(), String> {
     match Sums::read(parquet, length(parquet))? {
-        Found::Sums(sums) => sums.check(0, parquet),
-        Found::None => Ok(()),
-        Found::NeedsBytes(_) => Err("its footer has no end".to_owned()),
+        Trailer::Sums(sums) => sums.check(0, parquet),
+        Trailer::None => Ok(()),
+        Trailer::NeedsBytes(_) => Err("its footer has no end".to_owned()),
     }
 }
 
@@ -174,7 +174,7 @@ struct Sums {
 impl Sums {
     /// Parses the end of a file. `tail` must contain section and footer, or the whole file; otherwise returns
     /// the number of bytes that are needed.
-    fn read(tail: &[u8], file_bytes: u64) -> std::result::Result<Found, String> {
+    fn read(tail: &[u8], file_bytes: u64) -> std::result::Result<Trailer, String> {
         let no_parquet = || "it does not end as a Parquet file does".to_owned();
         let footer_bytes = footer_bytes(tail).ok_or_else(no_parquet)?;
         let wanted = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -184,9 +184,11 @@ impl Sums {
         let trailer_end = match tail.len().checked_sub(footer_bytes) {
             Some(end) if end >= TRAILER_BYTES => end,
             _ if length(tail) < file_bytes => {
-                return Ok(Found::NeedsBytes(wanted(footer_bytes + TRAILER_BYTES).min(file_bytes)));
+                return Ok(Trailer::NeedsBytes(
+                    wanted(footer_bytes + TRAILER_BYTES).min(file_bytes),
+                ));
             }
-            Some(_) => return Ok(Found::None),
+            Some(_) => return Ok(Trailer::None),
             None => return Err(no_parquet()),
         };
         let (before, footer) = tail.split_at(trailer_end);
@@ -194,7 +196,7 @@ impl Sums {
             // A section in another position: the length of the footer is wrong.
             return match tail.windows(MAGIC.len()).any(|bytes| bytes == MAGIC) {
                 true => Err("the length of its footer is damaged".to_owned()),
-                false => Ok(Found::None),
+                false => Ok(Trailer::None),
             };
         };
         let numbers = section.last_chunk::<20>().ok_or_else(no_parquet)?;
@@ -215,7 +217,7 @@ impl Sums {
         let section_bytes = section_bytes.filter(|bytes| Some(*bytes) == rest).ok_or_else(wrong)?;
         let tail_bytes = section_bytes.saturating_add(wanted(footer_bytes));
         let Some(begin) = length(tail).checked_sub(tail_bytes) else {
-            return Ok(Found::NeedsBytes(tail_bytes));
+            return Ok(Trailer::NeedsBytes(tail_bytes));
         };
         let begin = usize::try_from(begin).map_err(|_| wrong())?;
         let summed = section.get(begin..section.len() - 4).ok_or_else(wrong)?;
@@ -227,7 +229,7 @@ impl Sums {
         }
         let (sums, _) = summed.split_at(summed.len() - (TRAILER_BYTES - MAGIC.len() - 4));
         let (sums, _) = sums.as_chunks::<4>();
-        Ok(Found::Sums(Self {
+        Ok(Trailer::Sums(Self {
             file_bytes,
             covered_bytes,
             block_bytes,
@@ -277,7 +279,7 @@ impl Sums {
 }
 
 /// Result of parsing the end of a file.
-enum Found {
+enum Trailer {
     Sums(Sums),
     /// The file has no checksums.
     None,
@@ -388,14 +390,14 @@ impl CheckedStore {
         let mut tail_bytes = TAIL_BYTES.min(file_bytes);
         loop {
             match Sums::read(&tail, file_bytes) {
-                Ok(Found::Sums(sums)) => return Ok(Some(Arc::new(sums))),
-                Ok(Found::None) => return Ok(None),
-                Ok(Found::NeedsBytes(bytes)) if bytes > tail_bytes && bytes <= file_bytes => {
+                Ok(Trailer::Sums(sums)) => return Ok(Some(Arc::new(sums))),
+                Ok(Trailer::None) => return Ok(None),
+                Ok(Trailer::NeedsBytes(bytes)) if bytes > tail_bytes && bytes <= file_bytes => {
                     tail_bytes = bytes;
                     let range = file_bytes - tail_bytes..file_bytes;
                     tail = self.inner.get_range(location, range).await.map_err(named)?;
                 }
-                Ok(Found::NeedsBytes(_)) => {
+                Ok(Trailer::NeedsBytes(_)) => {
                     return Err(self.damaged(location, "its footer has no end".to_owned()));
                 }
                 Err(problem) => return Err(self.damaged(location, problem)),

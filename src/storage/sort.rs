@@ -19,12 +19,12 @@ const SORT_COLUMNS_MAX: usize = 4;
 
 /// Position of a row: batch number, and row number in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RowPosition {
     batch: u32,
     row: u32,
 }
 
-impl Place {
+impl RowPosition {
     /// Number of the batch.
     pub fn batch(&self) -> usize {
         usize::try_from(self.batch).unwrap_or(usize::MAX)
@@ -41,13 +41,16 @@ impl Place {
 /// # Errors
 ///
 /// A sort column is no integer, time or text, or is missing.
-pub fn sorted(batches: &[Arc<Rows>], sort_columns: &[usize]) -> Result<Vec<Place>, ArrowError> {
+pub fn sorted(
+    batches: &[Arc<Rows>],
+    sort_columns: &[usize],
+) -> Result<Vec<RowPosition>, ArrowError> {
     let rows = batches.iter().map(|rows| rows.len).sum();
-    let mut places: Vec<([u64; SORT_COLUMNS_MAX], Place)> = Vec::with_capacity(rows);
+    let mut places: Vec<([u64; SORT_COLUMNS_MAX], RowPosition)> = Vec::with_capacity(rows);
     for (batch, rows) in batches.iter().enumerate() {
         let batch = u32::try_from(batch).map_err(|_| too_many())?;
         let len = u32::try_from(rows.len).map_err(|_| too_many())?;
-        places.extend((0..len).map(|row| ([0; SORT_COLUMNS_MAX], Place { batch, row })));
+        places.extend((0..len).map(|row| ([0; SORT_COLUMNS_MAX], RowPosition { batch, row })));
     }
     for (slot, position) in sort_columns.iter().take(SORT_COLUMNS_MAX).enumerate() {
         let ranks = text_ranks(batches, *position);
@@ -147,13 +150,13 @@ impl Gather {
     /// # Errors
     ///
     /// The batches do not match the schema, or it has no such column: a programmer error.
-    pub fn column(&self, position: usize, places: &[Place]) -> Result<ArrayRef, ArrowError> {
+    pub fn column(&self, position: usize, places: &[RowPosition]) -> Result<ArrayRef, ArrowError> {
         let missing = || ArrowError::SchemaError(format!("there is no column {position}"));
         match self.columns.get(position).ok_or_else(missing)? {
             Some(Source::Text(texts)) => Ok(texts.rows(places)),
             Some(Source::Other(arrays)) => {
                 let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-                let index = |place: &Place| (place.batch(), place.row());
+                let index = |place: &RowPosition| (place.batch(), place.row());
                 interleave(&arrays, &places.iter().map(index).collect::<Vec<_>>())
             }
             None => {
@@ -193,8 +196,8 @@ impl Texts {
 
     /// The texts at `places`. Sorted rows are spread over the memory: without branches that depend on a
     /// view, the CPU has many cache misses in flight at once.
-    fn rows(&self, places: &[Place]) -> ArrayRef {
-        let view = |place: &Place| {
+    fn rows(&self, places: &[RowPosition]) -> ArrayRef {
+        let view = |place: &RowPosition| {
             let (views, _, first) = self.batches.get(place.batch())?;
             let view = *views.get(place.row())?;
             // The view of a text of more than 12 bytes has the buffer index in its third 32 bits.
@@ -203,7 +206,7 @@ impl Texts {
         };
         let views: Vec<u128> = places.iter().map(|place| view(place).unwrap_or(0)).collect();
         self.fetch(&views);
-        let is_valid = |place: &Place| {
+        let is_valid = |place: &RowPosition| {
             let nulls = self.batches.get(place.batch()).and_then(|(_, nulls, _)| nulls.as_ref());
             nulls.is_none_or(|nulls| nulls.is_valid(place.row()))
         };

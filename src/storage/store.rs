@@ -23,7 +23,7 @@ use crate::exact::ExactColumns;
 use crate::memtable::Memtable;
 use crate::parquet::{Effort, FileWriter, GROUP_MAX_ROWS, Layout};
 use crate::rows::Rows;
-use crate::sort::{Gather, Place};
+use crate::sort::{Gather, RowPosition};
 use crate::wal::Sequence;
 use crate::{naming, sort};
 use weir_base::clock::{Clock, UnixMicros};
@@ -502,7 +502,11 @@ impl Store {
     }
 
     /// Splits sorted places by partition, keeping their order.
-    fn partitioned(&self, batches: &[Arc<Rows>], places: Vec<Place>) -> Vec<(String, Vec<Place>)> {
+    fn partitioned(
+        &self,
+        batches: &[Arc<Rows>],
+        places: Vec<RowPosition>,
+    ) -> Vec<(String, Vec<RowPosition>)> {
         let partitioning = self.shared.partitioning;
         let key = |micros: &i64| (partitioning.key)(UnixMicros(*micros));
         let times = |rows: &Arc<Rows>| {
@@ -515,7 +519,7 @@ impl Store {
         if key(min) == key(max) {
             return vec![((partitioning.name)(key(min)), places)];
         }
-        let mut partitions: std::collections::BTreeMap<i32, Vec<Place>> = Default::default();
+        let mut partitions: std::collections::BTreeMap<i32, Vec<RowPosition>> = Default::default();
         for place in places {
             let times = times.get(place.batch()).and_then(Option::as_ref);
             let micros = times.and_then(|times| times.values().get(place.row()));

@@ -30,11 +30,11 @@ pub const SHARD: &str = "shards/0000";
 /// The place of all tables of a server.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    place: Place,
+    place: TablesRoot,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum TablesRoot {
     /// Directories of tables in an absolute directory.
     Directory { disk: Arc<dyn Disk>, root: PathBuf },
     /// Prefixes of tables under that of a shard.
@@ -93,19 +93,21 @@ impl Tables {
 
     /// In an absolute directory.
     pub fn in_directory(disk: Arc<dyn Disk>, root: PathBuf) -> Self {
-        Self { place: Place::Directory { disk, root } }
+        Self { place: TablesRoot::Directory { disk, root } }
     }
 
     /// In a bucket, of which `objects` has all keys.
     pub fn in_bucket(objects: Arc<dyn ObjectStore>, url: BucketUrl) -> Self {
-        Self { place: Place::Bucket(Bucket { objects, url, cache: None }) }
+        Self { place: TablesRoot::Bucket(Bucket { objects, url, cache: None }) }
     }
 
     /// The same, with a cache of data files if they are in a bucket.
     #[must_use]
     pub fn with_cache(self, cache: Option<BlockCache>) -> Self {
         match self.place {
-            Place::Bucket(bucket) => Self { place: Place::Bucket(Bucket { cache, ..bucket }) },
+            TablesRoot::Bucket(bucket) => {
+                Self { place: TablesRoot::Bucket(Bucket { cache, ..bucket }) }
+            }
             place => Self { place },
         }
     }
@@ -118,9 +120,9 @@ impl Tables {
     /// The current directory cannot be found out.
     pub fn copied(self, disk: Arc<dyn Disk>, data_dir: &Path) -> io::Result<Self> {
         match self.place {
-            Place::Bucket(bucket) => {
+            TablesRoot::Bucket(bucket) => {
                 let root = std::path::absolute(data_dir)?.join(DIRECTORY);
-                Ok(Self { place: Place::Copy { bucket, disk, root } })
+                Ok(Self { place: TablesRoot::Copy { bucket, disk, root } })
             }
             place => Ok(Self { place }),
         }
@@ -128,54 +130,54 @@ impl Tables {
 
     /// Whether they are in a bucket that this process writes to.
     pub fn is_bucket(&self) -> bool {
-        matches!(self.place, Place::Bucket(_))
+        matches!(self.place, TablesRoot::Bucket(_))
     }
 
     /// Whether they are in the data directory.
     pub fn is_local(&self) -> bool {
-        matches!(self.place, Place::Directory { .. })
+        matches!(self.place, TablesRoot::Directory { .. })
     }
 
     /// The prefix of the bucket that this process writes to.
     pub fn bucket(&self) -> Option<Arc<dyn ObjectStore>> {
         match &self.place {
-            Place::Bucket(bucket) => {
+            TablesRoot::Bucket(bucket) => {
                 let prefix = ObjectPath::from(bucket.url.prefix.as_str());
                 Some(Arc::new(PrefixStore::new(Arc::clone(&bucket.objects), prefix)))
             }
-            Place::Directory { .. } | Place::Copy { .. } => None,
+            TablesRoot::Directory { .. } | TablesRoot::Copy { .. } => None,
         }
     }
 
     /// The prefix of the shard in a bucket, for what is in it beside tables; also if nothing is written there.
     pub fn shard(&self) -> Option<Arc<dyn ObjectStore>> {
         match &self.place {
-            Place::Bucket(bucket) | Place::Copy { bucket, .. } => Some(bucket.shard()),
-            Place::Directory { .. } => None,
+            TablesRoot::Bucket(bucket) | TablesRoot::Copy { bucket, .. } => Some(bucket.shard()),
+            TablesRoot::Directory { .. } => None,
         }
     }
 
     /// The cache of the bucket, if there is one.
     pub fn cache(&self) -> Option<&BlockCache> {
         match &self.place {
-            Place::Bucket(bucket) => bucket.cache.as_ref(),
-            Place::Directory { .. } | Place::Copy { .. } => None,
+            TablesRoot::Bucket(bucket) => bucket.cache.as_ref(),
+            TablesRoot::Directory { .. } | TablesRoot::Copy { .. } => None,
         }
     }
 
     /// The directory or URL of a table, for people and other programs.
     pub fn name(&self, table: &str) -> String {
         match &self.place {
-            Place::Directory { root, .. } => root.join(table).display().to_string(),
-            Place::Bucket(bucket) | Place::Copy { bucket, .. } => bucket.name(table),
+            TablesRoot::Directory { root, .. } => root.join(table).display().to_string(),
+            TablesRoot::Bucket(bucket) | TablesRoot::Copy { bucket, .. } => bucket.name(table),
         }
     }
 
     /// The same for messages about its files: relative to the data directory.
     pub fn place(&self, table: &str) -> String {
         match &self.place {
-            Place::Directory { .. } => format!("{DIRECTORY}/{table}"),
-            Place::Bucket(_) | Place::Copy { .. } => self.name(table),
+            TablesRoot::Directory { .. } => format!("{DIRECTORY}/{table}"),
+            TablesRoot::Bucket(_) | TablesRoot::Copy { .. } => self.name(table),
         }
     }
 
@@ -199,16 +201,16 @@ impl Tables {
             prepare(&directory).map(|()| Arc::new(directory))
         };
         let objects: Arc<dyn ObjectStore> = match &self.place {
-            Place::Directory { disk, root } => directory(disk, root)?,
-            Place::Bucket(bucket) => bucket.objects(table),
-            Place::Copy { bucket, disk, root } => {
+            TablesRoot::Directory { disk, root } => directory(disk, root)?,
+            TablesRoot::Bucket(bucket) => bucket.objects(table),
+            TablesRoot::Copy { bucket, disk, root } => {
                 Arc::new(OverlayStore::new(bucket.objects(table), directory(disk, root)?))
             }
         };
         let location = match &self.place {
-            Place::Directory { root, .. } => Url::from_directory_path(root.join(table))
+            TablesRoot::Directory { root, .. } => Url::from_directory_path(root.join(table))
                 .map_err(|()| io::Error::other("the path has no URL"))?,
-            Place::Bucket(bucket) | Place::Copy { bucket, .. } => {
+            TablesRoot::Bucket(bucket) | TablesRoot::Copy { bucket, .. } => {
                 Url::parse(&format!("{}/", bucket.name(table))).map_err(io::Error::other)?
             }
         };

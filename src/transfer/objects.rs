@@ -1,4 +1,4 @@
-//! Finds the objects of the source in the target, or makes them there: [`Place`].
+//! Finds the objects of the source in the target, or makes them there: [`TargetList`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 
 /// The objects of one kind in the target.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TargetList {
     kind: Kind,
     /// The list, from the project on.
     path: &'static str,
@@ -52,7 +52,7 @@ struct Existing {
     is_taken: bool,
 }
 
-impl Place {
+impl TargetList {
     /// Lists the objects of the target.
     pub(crate) async fn open(
         transfer: &Transfer,

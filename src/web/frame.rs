@@ -70,7 +70,7 @@ impl Theme {
 
 /// A project that the user may switch to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ProjectLink {
     /// The id.
     pub id: i64,
     /// The name.
@@ -81,9 +81,9 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The project of the page.
-    pub project: Place,
+    pub project: ProjectLink,
     /// All projects of the user.
-    pub projects: Vec<Place>,
+    pub projects: Vec<ProjectLink>,
     /// The path of the page within the project, such as `feature_flags/7`.
     pub path: String,
     /// The email address of the user.

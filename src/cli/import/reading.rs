@@ -13,7 +13,7 @@ use weir_base::clock::UnixMicros;
 use weir_import::event::Event;
 use weir_import::files::Input;
 use weir_import::mapping::{Options, Output, Source};
-use weir_import::read::{self, Place};
+use weir_import::read::{self, RowLocation};
 use weir_import::refusal::Refusal;
 use weir_import::source::Kind;
 
@@ -45,7 +45,7 @@ pub(super) struct Done {
 /// A row that is no event.
 #[derive(Debug)]
 pub(super) struct Refused<'r> {
-    pub(super) place: Place<'r>,
+    pub(super) place: RowLocation<'r>,
     pub(super) reason: &'r str,
     pub(super) text: &'r str,
 }
@@ -158,7 +158,7 @@ impl Reading {
             return false;
         }
         let mut found = false;
-        let mut look = |_: Place<'_>, row: read::Row<'_>| {
+        let mut look = |_: RowLocation<'_>, row: read::Row<'_>| {
             found = self.source.is_person(&row);
             ControlFlow::Break(())
         };
@@ -195,7 +195,7 @@ impl Reading {
             let (source, read) = (&mut self.source, &mut self.read);
             let progress = &self.plan.progress;
             let bytes = Arc::clone(&read_bytes);
-            let mut sink = |place: Place<'_>, row: read::Row<'_>| {
+            let mut sink = |place: RowLocation<'_>, row: read::Row<'_>| {
                 if place.row.is_multiple_of(ROWS_BETWEEN) {
                     progress.set_position(bytes.load(Ordering::Relaxed));
                     progress.set_message(format!("{} events", read.events));
@@ -256,7 +256,7 @@ struct OfFile {
 impl OfFile {
     fn row(
         &mut self,
-        place: Place<'_>,
+        place: RowLocation<'_>,
         row: &read::Row<'_>,
         source: &mut dyn Source,
         read: &mut Read,
@@ -298,7 +298,7 @@ impl OfFile {
 
     fn refuse(
         &mut self,
-        place: Place<'_>,
+        place: RowLocation<'_>,
         row: &read::Row<'_>,
         reason: &Refusal,
         read: &mut Read,

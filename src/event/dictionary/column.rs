@@ -37,7 +37,7 @@ pub struct Column {
     /// Version of the table's columns that introduced it. Columns are neither changed nor removed.
     pub since: u32,
     /// Where it is.
-    pub place: Place,
+    pub place: Availability,
 }
 
 /// Type of a column.
@@ -59,7 +59,7 @@ pub enum Kind {
 
 /// Where a table has a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Availability {
     /// In SQL and in the files.
     Both,
     /// In SQL only.
@@ -69,19 +69,19 @@ pub enum Place {
 }
 
 impl Table {
-    /// Its columns, in order. Those of [`Place::Sql`] and of [`Place::Files`] may have the same name.
+    /// Its columns, in order. Those of [`Availability::Sql`] and of [`Availability::Files`] may have the same name.
     pub fn columns(&self) -> Vec<Column> {
         (self.columns)()
     }
 
     /// The columns that SQL has.
     pub fn sql_columns(&self) -> impl Iterator<Item = Column> {
-        self.columns().into_iter().filter(|column| column.place != Place::Files)
+        self.columns().into_iter().filter(|column| column.place != Availability::Files)
     }
 
     /// The columns that the files have, with the partition column at the end.
     pub fn files_columns(&self) -> impl Iterator<Item = Column> {
-        self.columns().into_iter().filter(|column| column.place != Place::Sql)
+        self.columns().into_iter().filter(|column| column.place != Availability::Sql)
     }
 
     /// The columns and types of SQL, with text as views.
@@ -105,7 +105,7 @@ impl Column {
         example: &'static str,
     ) -> Self {
         let (name, meaning) = (Cow::Borrowed(name), Cow::Borrowed(meaning));
-        let (example, place) = (Cow::Borrowed(example), Place::Both);
+        let (example, place) = (Cow::Borrowed(example), Availability::Both);
         Self { name, kind, is_nullable: false, meaning, unit: None, example, since: 1, place }
     }
 
@@ -117,7 +117,7 @@ impl Column {
         Self { unit: Some(unit), ..self }
     }
 
-    pub(super) fn only(self, place: Place) -> Self {
+    pub(super) fn only(self, place: Availability) -> Self {
         Self { place, ..self }
     }
 

@@ -1,7 +1,7 @@
 //! The columns of definitions, which are made of events as they arrive, and of warnings.
 
+use crate::dictionary::column::Availability::Sql;
 use crate::dictionary::column::Kind::{Boolean, Date, Integer, Text, Timestamp};
-use crate::dictionary::column::Place::Sql;
 use crate::dictionary::column::{Column, Table};
 
 /// Names of events.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::dictionary::column::{Column, Kind, Place, Table};
+use crate::dictionary::column::{Availability, Column, Kind, Table};
 use crate::dictionary::properties;
 use crate::schema::{PARTITION_COLUMN, events_schema};
 
@@ -67,6 +67,6 @@ fn column((name, kind, is_nullable): (&str, Kind, bool)) -> Option<Column> {
         unit: *unit,
         example: Cow::Borrowed(example),
         since: 1,
-        place: if OF_FILES.contains(&name) { Place::Files } else { Place::Both },
+        place: if OF_FILES.contains(&name) { Availability::Files } else { Availability::Both },
     })
 }

@@ -1,7 +1,7 @@
 //! The columns of persons, their distinct ids, and groups.
 
+use crate::dictionary::column::Availability::{Files, Sql};
 use crate::dictionary::column::Kind::{Boolean, Integer, Text, Timestamp};
-use crate::dictionary::column::Place::{Files, Sql};
 use crate::dictionary::column::{Column, Table};
 
 /// Persons.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::dictionary::column::{Column, Kind, Place};
+use crate::dictionary::column::{Availability, Column, Kind};
 
 /// Key, meaning, unit, example.
 type Property = (&'static str, &'static str, Option<&'static str>, &'static str);
@@ -86,7 +86,7 @@ pub(super) fn described(name: String, key: &str, kind: Kind) -> Column {
         unit,
         example: Cow::Borrowed(example),
         since: 1,
-        place: Place::Both,
+        place: Availability::Both,
     }
 }
 

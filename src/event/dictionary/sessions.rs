@@ -1,7 +1,7 @@
 //! The columns of sessions, which each query computes from events.
 
+use crate::dictionary::column::Availability::Sql;
 use crate::dictionary::column::Kind::{Boolean, Integer, Text, Timestamp};
-use crate::dictionary::column::Place::Sql;
 use crate::dictionary::column::{Column, Kind, Table};
 
 /// Sessions.

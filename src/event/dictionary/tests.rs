@@ -7,8 +7,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use serde_json::{Value, json};
 
 use super::{
-    DESCRIPTION, EVENTS, Kind, PERSONS, Place, TABLES, described, plain, properties, property_key,
-    table,
+    Availability, DESCRIPTION, EVENTS, Kind, PERSONS, TABLES, described, plain, properties,
+    property_key, table,
 };
 use crate::schema::{PARTITION_COLUMN, PROMOTED, events_schema, promoted_column_name};
 
@@ -23,14 +23,14 @@ fn every_column_is_described_once() {
             assert!(!column.meaning.ends_with('.') && column.since > 0, "{at}");
             // Descriptions stand in cells of Markdown tables.
             assert!(!column.description().contains(['|', '\n']), "{at}");
-            let places: &[Place] = match column.place {
-                Place::Both => &[Place::Sql, Place::Files],
-                Place::Sql => &[Place::Sql],
-                Place::Files => &[Place::Files],
+            let places: &[Availability] = match column.place {
+                Availability::Both => &[Availability::Sql, Availability::Files],
+                Availability::Sql => &[Availability::Sql],
+                Availability::Files => &[Availability::Files],
             };
             for place in places {
                 assert!(seen.insert((format!("{place:?}"), column.name.to_string())), "{at}");
-                assert!(table.has_files || *place == Place::Sql, "{at}");
+                assert!(table.has_files || *place == Availability::Sql, "{at}");
             }
         }
         assert_eq!(super::table(table.name).map(|found| found.name), Some(table.name));
@@ -50,7 +50,7 @@ fn events_have_the_columns_of_the_schema() {
     let hidden: Vec<String> = EVENTS
         .columns()
         .iter()
-        .filter(|own| own.place == Place::Files)
+        .filter(|own| own.place == Availability::Files)
         .map(|own| own.name.to_string())
         .collect();
     assert_eq!(hidden, ["project_id", PARTITION_COLUMN]);

@@ -135,7 +135,7 @@ pub(super) fn parse(text: &str) -> Option<UnixMicros> {
 
 /// The zone of a text.
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum ZoneOfText {
     /// None given; it counts as UTC.
     #[default]
     Unsaid,
@@ -153,7 +153,7 @@ struct Reader<'a> {
     month: u32,
     day: u32,
     time: NaiveTime,
-    place: Place,
+    place: ZoneOfText,
 }
 
 impl<'a> Reader<'a> {
@@ -198,11 +198,11 @@ impl<'a> Reader<'a> {
         let wall = NaiveDate::from_ymd_opt(self.year, self.month, self.day)?.and_time(self.time);
         let in_utc = |wall: NaiveDateTime| UnixMicros::from(wall.and_utc());
         match self.place {
-            Place::Unsaid => Some(in_utc(wall)),
-            Place::Offset(seconds) => {
+            ZoneOfText::Unsaid => Some(in_utc(wall)),
+            ZoneOfText::Offset(seconds) => {
                 Some(UnixMicros(in_utc(wall).0.saturating_sub(i64::from(seconds) * SECOND)))
             }
-            Place::Zone(zone) => at_wall(wall, zone),
+            ZoneOfText::Zone(zone) => at_wall(wall, zone),
         }
     }
 
@@ -324,18 +324,18 @@ impl<'a> Reader<'a> {
 
     /// Reads a zone, if one follows: an offset, a name, or a name of the IANA database in brackets, which counts
     /// where there is no offset.
-    fn zone(&mut self) -> Option<Place> {
+    fn zone(&mut self) -> Option<ZoneOfText> {
         let _ = self.blank();
         let place = match self.rest.chars().next() {
-            Some('+' | '-' | '\u{2212}') => Place::Offset(self.offset()?),
-            Some(first) if first.is_ascii_alphabetic() => Place::Offset(self.zone_name()?),
-            _ => Place::Unsaid,
+            Some('+' | '-' | '\u{2212}') => ZoneOfText::Offset(self.offset()?),
+            Some(first) if first.is_ascii_alphabetic() => ZoneOfText::Offset(self.zone_name()?),
+            _ => ZoneOfText::Unsaid,
         };
         let Some(annotated) = self.rest.strip_prefix('[') else { return Some(place) };
         let (name, rest) = annotated.split_once(']')?;
         self.rest = rest;
         match place {
-            Place::Unsaid => Some(Place::Zone(name.parse().ok()?)),
+            ZoneOfText::Unsaid => Some(ZoneOfText::Zone(name.parse().ok()?)),
             place => Some(place),
         }
     }

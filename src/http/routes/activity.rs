@@ -38,7 +38,7 @@ const READ_AT_ONCE: usize = 16;
 
 /// The requested part of the log: `limit`, and `page` or `offset`.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct EntryRange {
     limit: usize,
     /// Page number, from 1 on.
     page: usize,
@@ -46,7 +46,7 @@ pub struct Place {
     offset: Option<usize>,
 }
 
-impl Place {
+impl EntryRange {
     /// The newest entries.
     pub fn newest(limit: usize) -> Self {
         Self { limit, page: 1, offset: None }
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-impl InQuery for Place {
+impl InQuery for EntryRange {
     fn describe(_: &'static str, _: &'static str, shape: &mut Shape) {
         shape.paging = Paging::Number;
     }
@@ -73,7 +73,7 @@ impl InQuery for Place {
 /// A page of the log.
 #[derive(Debug)]
 pub struct Entries {
-    place: Place,
+    place: EntryRange,
     count: usize,
     rows: PageRows<api::Entry>,
 }
@@ -92,7 +92,7 @@ impl Output for Entries {
     }
 
     async fn respond(self, reply: &Reply<'_>) -> Result<Response, Problem> {
-        let Self { place: Place { limit, page, offset }, count, rows } = self;
+        let Self { place: EntryRange { limit, page, offset }, count, rows } = self;
         let base = reply.app.node.config.http.public_url.as_deref();
         let link =
             |part: (&str, usize)| Page::link_to(reply.request, base, &[part, ("limit", limit)]);
@@ -128,7 +128,7 @@ pub(super) async fn of_item(
     cx: &Context<Principal>,
     scope: Scope,
     item: Option<String>,
-    place: Place,
+    place: EntryRange,
 ) -> Result<Entries, Problem> {
     auth::require(&cx.who.key, "activity_log:read")?;
     let asked = ActivityFilter { scopes: vec![scope], item, user: None };
@@ -140,7 +140,7 @@ async fn entries(
     cx: &Context<Principal>,
     snapshot: &Arc<Snapshot>,
     asked: &ActivityFilter,
-    place: Place,
+    place: EntryRange,
 ) -> Result<Entries, Problem> {
     let (project, metadata) = (cx.who.project.id, cx.metadata());
     let count = metadata.activity_count(project, asked).await.map_err(problem)?;
@@ -194,7 +194,7 @@ input! {
     /// What was changed of all objects of a kind.
     pub struct OfAll<K: Logged> {
         query kind: Of<K>,
-        query place: Place,
+        query place: EntryRange,
     }
 }
 
@@ -212,7 +212,7 @@ input! {
     /// What was changed of one object.
     pub struct OfOne<K: Logged> {
         path id: K::Id,
-        query place: Place,
+        query place: EntryRange,
     }
 }
 
@@ -235,7 +235,7 @@ input! {
         query scopes: Option<String>,
         query item_id: Option<String>,
         query user: Option<UserUuid>,
-        query place: Place,
+        query place: EntryRange,
     }
 }
 

@@ -62,7 +62,7 @@ struct Open {
 
 /// One open stream; decrements the count when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StreamSlot {
     open: Arc<Mutex<Open>>,
     address: IpAddr,
 }
@@ -76,7 +76,7 @@ impl Subscribers {
     }
 
     /// Counts a stream of a client, or refuses it.
-    pub(super) fn place(&self, client: IpAddr) -> Result<Place, Problem> {
+    pub(super) fn place(&self, client: IpAddr) -> Result<StreamSlot, Problem> {
         let address = network(client);
         let mut open = self.open.lock();
         if open.all >= self.all_max {
@@ -92,11 +92,11 @@ impl Subscribers {
         }
         *own += 1;
         open.all += 1;
-        Ok(Place { open: Arc::clone(&self.open), address })
+        Ok(StreamSlot { open: Arc::clone(&self.open), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         open.all = open.all.saturating_sub(1);
@@ -119,7 +119,7 @@ struct Subscriber {
     ends: Duration,
     shutdown: Shutdown,
     is_greeted: bool,
-    _place: Place,
+    _place: StreamSlot,
 }
 
 /// `GET /flags/events?token=`: the project is selected by its public token, which may also be in `X-API-Key`. The

@@ -15,7 +15,7 @@ use crate::page::Page;
 use crate::request::Request;
 use crate::response::{Attr, Problem};
 use crate::routes::activity;
-use crate::routes::activity::{Entries, Place};
+use crate::routes::activity::{Entries, EntryRange};
 use crate::routes::query::problems;
 use crate::routes::store::problem;
 use crate::rows::LONG_PAGE_MAX_BYTES;
@@ -129,7 +129,7 @@ input! {
     pub struct Activity {
         query group_type_index: TypeIndex,
         query group_key: Key,
-        query place: Place,
+        query place: EntryRange,
     }
 }
 

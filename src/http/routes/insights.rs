@@ -42,6 +42,7 @@ use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_insights::breakdown::{Breakdown, OTHER};
+use weir_insights::cache::Answer;
 use weir_insights::insight::Insight;
 use weir_insights::jobs::ID_MAX_BYTES;
 use weir_insights::legacy::Filter;
@@ -281,12 +282,12 @@ impl How {
 }
 
 /// The result of the node of filters: from the cache if it is still valid and `refresh` requests no new one, else
-/// computed. A computation can be cancelled by the `client_query_id` of the filters. `read` parses the text of the
+/// computed. A computation can be cancelled by the `client_query_id` of the filters. `read` parses the
 /// result.
 pub(super) async fn told<R: Send + 'static>(
     cx: &Context<Principal>,
     (node, filter): (&Value, &Filter),
-    read: impl FnOnce(&[u8]) -> Result<R, serde_json::Error> + Send + 'static,
+    read: impl FnOnce(&Answer) -> Result<R, serde_json::Error> + Send + 'static,
 ) -> Result<OlderAnswer<R>, Problem> {
     let (app, asker) = (&cx.app, &cx.who);
     let settings = &ProjectSettings::of(&asker.project);
@@ -312,7 +313,7 @@ pub(super) async fn told<R: Send + 'static>(
     };
     let read = move || {
         let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
-        let result = read(&answer.results).map_err(failed)?;
+        let result = read(&answer).map_err(failed)?;
         let timings = match answer.told().map_err(failed)?.remove("timings") {
             Some(Value::Array(timings)) => timings,
             _ => Vec::new(),
@@ -323,8 +324,8 @@ pub(super) async fn told<R: Send + 'static>(
 }
 
 /// Parses a result that has only one form.
-pub(super) fn plain<R: DeserializeOwned>(text: &[u8]) -> Result<R, serde_json::Error> {
-    json::read_as(PhantomData, text)
+pub(super) fn plain<R: DeserializeOwned>(answer: &Answer) -> Result<R, serde_json::Error> {
+    json::read_as(PhantomData, &answer.results)
 }
 
 /// Adds the URL of the persons behind it to each point of a series.

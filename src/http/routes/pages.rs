@@ -39,10 +39,11 @@ use crate::auth::Principal;
 use crate::cookies::{Cookie, cookie};
 use crate::cors::{OWN_ORIGIN, RESOURCE_POLICY};
 use crate::gzip::{compressed, compressed_promptly, takes_gzip};
+use crate::lookup::Lookup;
 use crate::request::Request;
 use crate::response::{Problem, Response, StreamError};
 use crate::routes::pages::sign_in::Identity;
-use crate::routes::pages::table::{Found, Located};
+use crate::routes::pages::table::Located;
 use crate::routes::pages::visit::{Desk, Page, Sent, Visit, apart, see_other};
 use crate::{auth, revocation};
 use weir_app::App;
@@ -50,7 +51,7 @@ use weir_metadata::accounts::Project;
 use weir_metadata::snapshot::Snapshot;
 use weir_metadata::standing::Standing;
 use weir_query::kernel::engine::Engine;
-use weir_web::frame::{Frame, Place, Theme, door, keys};
+use weir_web::frame::{Frame, ProjectLink, Theme, door, keys};
 use weir_web::{assets, parts};
 
 /// The cookie with the theme.
@@ -122,10 +123,10 @@ pub fn find(method: &Method, path: &str) -> Option<Route> {
         _ if path.starts_with(assets::PREFIX) && is_get => Some(Route::Asset),
         _ if path.starts_with(assets::PREFIX) => wrong("GET, HEAD"),
         path => match table::find(method.as_str(), path) {
-            Found::Page(located) => Some(Route::Page(located)),
-            Found::WrongMethod(allowed) => Some(Route::WrongMethod(allowed)),
-            Found::Nothing if path.starts_with("/project/") => Some(Route::Missing),
-            Found::Nothing => None,
+            Lookup::Found(located) => Some(Route::Page(located)),
+            Lookup::WrongMethod(allowed) => Some(Route::WrongMethod(allowed)),
+            Lookup::Nothing if path.starts_with("/project/") => Some(Route::Missing),
+            Lookup::Nothing => None,
         },
     }
 }
@@ -220,7 +221,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
 }
 
 /// The projects that the caller may switch to; empty without the right to read projects.
-fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
+fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<ProjectLink> {
     if !asker.key.grants("project:read") {
         return Vec::new();
     }
@@ -228,13 +229,13 @@ fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
     own.take(PROJECTS_MAX).map(|project| place(project)).collect()
 }
 
-fn place(project: &Project) -> Place {
-    Place { id: project.id.0, name: project.name.clone() }
+fn place(project: &Project) -> ProjectLink {
+    ProjectLink { id: project.id.0, name: project.name.clone() }
 }
 
 fn frame(
     principal: &Principal,
-    projects: Vec<Place>,
+    projects: Vec<ProjectLink>,
     (located, has_session, theme): (&Located, bool, Theme),
 ) -> Frame {
     let project = place(&principal.project);

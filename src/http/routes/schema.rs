@@ -13,7 +13,7 @@ use weir_app::live_files::{LiveFile, LiveFiles, LiveTables};
 use weir_app::views;
 use weir_base::error::Kind;
 use weir_event::dictionary;
-use weir_event::dictionary::{Column, EVENTS, Place, TABLES, Table};
+use weir_event::dictionary::{Availability, Column, EVENTS, TABLES, Table};
 use weir_event::promotion::Promotion;
 use weir_metadata::members::Level;
 
@@ -70,8 +70,8 @@ fn shown(table: &Table, more: &[Column]) -> api::Table {
         unit: column.unit.map(str::to_owned),
         example: column.example.into_owned(),
         since: column.since,
-        in_sql: column.place != Place::Files,
-        in_files: column.place != Place::Sql,
+        in_sql: column.place != Availability::Files,
+        in_files: column.place != Availability::Sql,
         name: column.name.into_owned(),
     };
     api::Table {

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Found, Managed, Rendering, TABLE, find};
+use super::{Managed, Rendering, TABLE, find};
+use crate::lookup::Lookup;
 
 /// A path that matches the pattern of a row.
 fn example(pattern: &str) -> String {
@@ -16,7 +17,7 @@ fn example(pattern: &str) -> String {
 
 fn managed(method: &str, path: &str) -> Managed {
     match find(method, path) {
-        Found::Endpoint(managed) => managed,
+        Lookup::Found(managed) => managed,
         other => panic!("{method} {path}: {other:?}"),
     }
 }
@@ -130,7 +131,7 @@ fn what_is_not_there_is_not_found() {
         "/persons",
         "/api/projects/1//persons",
     ] {
-        assert!(matches!(find("GET", path), Found::Nothing), "{path}: {:?}", find("GET", path));
+        assert!(matches!(find("GET", path), Lookup::Nothing), "{path}: {:?}", find("GET", path));
     }
 }
 
@@ -150,7 +151,7 @@ fn other_methods_are_told_which_there_are() {
         ("GET", "/api/organizations/o/roles/r/role_memberships/m", "DELETE, OPTIONS"),
     ] {
         match find(method, path) {
-            Found::WrongMethod(found) => assert_eq!(found, allow, "{method} {path}"),
+            Lookup::WrongMethod(found) => assert_eq!(found, allow, "{method} {path}"),
             other => panic!("{method} {path}: {other:?}"),
         }
     }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::IdentityError;
 use crate::codec::Point;
-use crate::person_set::{PersonSet, Place};
+use crate::person_set::{PersonKey, PersonSet};
 use crate::view::View;
 
 /// Which changes of persons a feed is about.
@@ -34,7 +34,7 @@ struct OpenFeed {
     /// Persons changed by batches that have been committed.
     committed: PersonSet,
     /// Persons changed by the last recorded batch.
-    latest: Vec<Place>,
+    latest: Vec<PersonKey>,
     /// The state after that batch.
     point: Point,
 }
@@ -53,7 +53,7 @@ impl ChangeFeeds {
 
     /// Records whom the batch leading to `point` changes, of each kind of change. The writer calls it before the
     /// commit; a purge of deleted projects, which leads to no other point, after it.
-    pub(crate) fn note(&self, point: Point, changed: impl Fn(Watched) -> Vec<Place>) {
+    pub(crate) fn note(&self, point: Point, changed: impl Fn(Watched) -> Vec<PersonKey>) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();
             feed.point = point;

@@ -11,7 +11,7 @@ use crate::change::{
     Difference, Done, Effect, Extent, GroupChange, Op, PersonDone, Update, WarningKind,
 };
 use crate::decide::{Change, group};
-use crate::deletions::{Mark, Place};
+use crate::deletions::{Mark, RequestKey};
 use crate::gone::{Gone, GoneProjects};
 use crate::person::{Group, Person};
 use crate::write_set::{WriteSet, memory_estimate};
@@ -163,7 +163,7 @@ impl WriteSet<'_> {
     /// Records that the events of these distinct ids are deleted that come before the current
     /// record.
     fn mark(&mut self, project: ProjectId, op: &Op, person: Uuid, ids: Vec<Box<str>>) {
-        let place = Place { project, sequence: self.sequence(), ordinal: self.marks_made() };
+        let place = RequestKey { project, sequence: self.sequence(), ordinal: self.marks_made() };
         self.grow(
             ids.iter().map(|id| memory_estimate::entry(id.len())).fold(0, u64::saturating_add),
         );

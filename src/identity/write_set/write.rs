@@ -16,7 +16,7 @@ use crate::codec::Counters;
 use crate::deletions::{Deletion, Mark};
 use crate::gone::Gone;
 use crate::loaded::GroupTypes;
-use crate::person_set::Place;
+use crate::person_set::PersonKey;
 use crate::tables::Tables;
 use crate::write_set::{PersonRow, WriteSet};
 use crate::{IdentityError, codec};
@@ -160,13 +160,14 @@ impl WriteSet<'_> {
 
     /// The persons whose rows are written or removed, or those of them who have other distinct ids or another uuid
     /// afterwards.
-    pub(crate) fn changed(&self, watched: Watched) -> Vec<Place> {
+    pub(crate) fn changed(&self, watched: Watched) -> Vec<PersonKey> {
         let is_watched = |row: &PersonRow| match watched {
             Watched::Persons => row.is_changed,
             Watched::DistinctIds => row.is_changed && row.has_other_ids(),
         };
         let rows = self.persons.iter().filter(|(_, row)| is_watched(row));
-        let mut changed: Vec<Place> = rows.map(|(number, row)| (row.project, *number)).collect();
+        let mut changed: Vec<PersonKey> =
+            rows.map(|(number, row)| (row.project, *number)).collect();
         if watched == Watched::DistinctIds {
             changed.extend(self.detached.iter().map(|(project, number, _)| (*project, *number)));
         }

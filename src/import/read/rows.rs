@@ -27,7 +27,7 @@ pub enum Row<'a> {
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct RowLocation<'a> {
     /// The member of an archive; empty outside of one.
     pub member: &'a str,
     /// Its number in the file, from 1, members of an archive taken together.
@@ -57,7 +57,7 @@ pub struct Wanted {
 }
 
 /// Takes rows, in the order of the file, until it breaks.
-pub type Sink<'s> = dyn FnMut(Place<'_>, Row<'_>) -> ControlFlow<()> + 's;
+pub type Sink<'s> = dyn FnMut(RowLocation<'_>, Row<'_>) -> ControlFlow<()> + 's;
 
 /// The rows of one file on their way to the sink.
 pub(super) struct Rows<'s, 'b> {
@@ -76,7 +76,7 @@ impl<'s, 'b> Rows<'s, 'b> {
     /// Passes a row on. Whether there is to be another one.
     pub(super) fn row(&mut self, line: Option<u64>, row: Row<'_>) -> bool {
         self.row += 1;
-        let place = Place { member: &self.member, row: self.row, line };
+        let place = RowLocation { member: &self.member, row: self.row, line };
         self.is_over = (self.sink)(place, row).is_break();
         !self.is_over
     }

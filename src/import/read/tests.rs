@@ -20,7 +20,7 @@ fn rows_of(wanted: Wanted, content: &[u8]) -> (Vec<String>, Option<String>) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
     let mut found = Vec::new();
-    let mut sink = |place: super::Place<'_>, row: Row<'_>| {
+    let mut sink = |place: super::RowLocation<'_>, row: Row<'_>| {
         assert_eq!(usize::try_from(place.row).unwrap(), found.len() + 1);
         found.push(match row {
             Row::Json(text) => text.to_owned(),
@@ -214,7 +214,7 @@ fn reading_stops_when_told_to() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&content).unwrap();
         let mut count = 0;
-        let mut sink = |_: super::Place<'_>, _: Row<'_>| {
+        let mut sink = |_: super::RowLocation<'_>, _: Row<'_>| {
             count += 1;
             ControlFlow::Break(())
         };

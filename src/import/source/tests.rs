@@ -14,7 +14,7 @@ use super::Kind;
 use crate::event::{Event, Marks};
 use crate::mapping::{Options, Output};
 use crate::moment::Times;
-use crate::read::{Place, Row};
+use crate::read::{Row, RowLocation};
 use weir_base::clock::UnixMicros;
 use weir_event::json;
 
@@ -31,12 +31,12 @@ fn options() -> Options {
 }
 
 #[derive(Default)]
-struct Found {
+struct Collected {
     events: Vec<Value>,
     skipped: Vec<&'static str>,
 }
 
-impl Output for Found {
+impl Output for Collected {
     fn event(&mut self, event: &Event<'_>) {
         let mut text = Vec::new();
         event.write(&Marks::new("", ""), &mut text);
@@ -61,10 +61,10 @@ fn import(
     let mut source = kind.source(options);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), content).unwrap();
-    let (mut found, mut refused) = (Found::default(), Vec::new());
+    let (mut found, mut refused) = (Collected::default(), Vec::new());
     let wanted = source.wanted();
     source.begin_file();
-    let mut sink = |_: Place<'_>, row: Row<'_>| {
+    let mut sink = |_: RowLocation<'_>, row: Row<'_>| {
         if let Err(reason) = source.row(&row, &mut found) {
             refused.push(reason.to_string());
         }

@@ -107,11 +107,11 @@ struct Entry<'a> {
 struct Current {
     slots: Slots,
     entries: Vec<usize>,
-    types: Vec<(Place, ValueType)>,
+    types: Vec<(TypedProperty, ValueType)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TypedProperty {
     Slot(u8),
     Entry(usize),
 }
@@ -142,7 +142,7 @@ impl<'a> Collector<'a> {
                 if self.typed & bit(slot) == 0
                     && let Some(found) = detect(key, value.into(), self.now)
                 {
-                    self.event.types.push((Place::Slot(slot), found));
+                    self.event.types.push((TypedProperty::Slot(slot), found));
                 }
             }
             Track::Name => {
@@ -152,7 +152,7 @@ impl<'a> Collector<'a> {
                 if untyped.is_some()
                     && let Some(found) = detect(key, value.into(), self.now)
                 {
-                    self.event.types.push((Place::Entry(index), found));
+                    self.event.types.push((TypedProperty::Entry(index), found));
                 }
             }
             Track::Never => {}
@@ -225,13 +225,13 @@ impl<'a> Collector<'a> {
         let Current { slots, entries, types } = &mut self.event;
         for (place, found) in types.drain(..) {
             match place {
-                Place::Slot(slot) => {
+                TypedProperty::Slot(slot) => {
                     self.typed |= bit(slot);
                     if let Some(known) = self.types.get_mut(usize::from(slot)) {
                         known.get_or_insert(found);
                     }
                 }
-                Place::Entry(entry) => {
+                TypedProperty::Entry(entry) => {
                     if let Some(entry) = self.entries.get_mut(entry) {
                         entry.value_type.get_or_insert(found);
                     }

@@ -28,12 +28,12 @@ const OS_VERSION: usize = 2;
 pub(super) struct Lifts<'a> {
     /// A bit for each property in `found`.
     seen: u64,
-    found: Vec<Found<'a>>,
+    found: Vec<Lifted<'a>>,
 }
 
 /// An auto-set property of the event.
 #[derive(Clone, Debug)]
-struct Found<'a> {
+struct Lifted<'a> {
     index: usize,
     value: Range<usize>,
     cursor: Cursor<'a>,
@@ -51,7 +51,7 @@ impl<'a> Lifts<'a> {
 
     /// Records a property. If a name occurs twice, the last value counts.
     pub(super) fn note(&mut self, index: usize, value: Range<usize>, cursor: Cursor<'a>) {
-        let property = Found { index, value, cursor, sets: true, sets_once: true };
+        let property = Lifted { index, value, cursor, sets: true, sets_once: true };
         let bit = 1 << index;
         if self.seen & bit != 0
             && let Some(known) = self.found.iter_mut().find(|known| known.index == index)

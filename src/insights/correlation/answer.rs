@@ -49,8 +49,7 @@ pub struct Answer {
 /// A subject with its correlation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlated {
-    /// The subject.
-    pub subject: Subject,
+    subject: Subject,
     counts: Pair,
     odds_ratio: f64,
     is_success: bool,
@@ -80,39 +79,25 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Its name in responses.
+    /// Approximate memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = match self {
+            Self::Event(event) => event.len(),
+            Self::Value { key, value } => key.len().saturating_add(value.len()),
+            Self::EventValue { event, key, value } => {
+                event.len().saturating_add(key.len()).saturating_add(value.len())
+            }
+        };
+        size_of::<Self>().saturating_add(texts)
+    }
+
+    /// Its name in responses, from which it cannot be told: keys and values may contain the separator.
     fn name(&self) -> String {
         match self {
             Self::Event(event) => event.clone(),
             Self::Value { key, value } => [key.as_str(), value].join(SEPARATOR),
             Self::EventValue { event, key, value } => [event.as_str(), key, value].join(SEPARATOR),
         }
-    }
-}
-
-impl Correlation {
-    /// The subject with this name in the response; `None` if the name is ambiguous.
-    pub fn subject_of(&self, name: &str) -> Option<Subject> {
-        let mut found = match &self.of {
-            Of::Events(_) => return Some(Subject::Event(name.to_owned())),
-            Of::Values(wanted) => {
-                let subject = |(key, value)| Subject::Value { key, value };
-                wanted.parts_of(name, SEPARATOR).map(subject).collect::<Vec<_>>()
-            }
-            Of::EventValues(events, wanted) => {
-                let of_event = |event: &String| {
-                    let rest = name.strip_prefix(event.as_str())?.strip_prefix(SEPARATOR)?;
-                    Some((event.clone(), rest))
-                };
-                let subjects = |(event, rest): (String, &str)| {
-                    let subject =
-                        |(key, value)| Subject::EventValue { event: event.clone(), key, value };
-                    wanted.parts_of(rest, SEPARATOR).map(subject).collect::<Vec<_>>()
-                };
-                events.iter().filter_map(of_event).flat_map(subjects).collect()
-            }
-        };
-        found.pop().filter(|_| found.is_empty())
     }
 }
 
@@ -155,6 +140,11 @@ impl Answer {
     pub fn shown(&self) -> Correlations {
         let events = self.rows.iter().map(Correlated::shown).collect();
         Correlations { events, skewed: self.is_skewed }
+    }
+
+    /// The subject of each row.
+    pub fn subjects(self) -> Vec<Subject> {
+        self.rows.into_iter().map(|row| row.subject).collect()
     }
 }
 

@@ -36,22 +36,6 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// All ways to split a text at `between` into a selected key and its value.
-    pub(super) fn parts_of(
-        &self,
-        text: &str,
-        between: &str,
-    ) -> impl Iterator<Item = (String, String)> {
-        let parts = (0..text.len()).filter_map(move |at| {
-            let (key, rest) = text.split_at_checked(at)?;
-            Some((key.to_owned(), rest.strip_prefix(between)?.to_owned()))
-        });
-        parts.filter(|(key, _)| match self {
-            Self::AllBut(excluded) => !excluded.contains(key),
-            Self::Named(names) => names.contains(key),
-        })
-    }
-
     /// All properties except `excluded`.
     pub(super) fn all_but(excluded: Vec<String>) -> Self {
         Self::AllBut(excluded.into_iter().collect())

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::bins::name_of;
 use crate::breakdown::{Breakdown, OfValue, of_value, value_sent};
 use crate::funnels::answer::OTHER;
-use crate::funnels::split::{Found, Splitter};
+use crate::funnels::split::{Attempt, Splitter};
 use crate::funnels::{Funnels, Shown};
 use crate::ranked::Ranked;
 use crate::{Actor, Context, InsightError, ProjectSettings};
@@ -106,7 +106,7 @@ enum Reached {
 }
 
 impl Reached {
-    fn is(&self, found: &Found<'_>) -> bool {
+    fn is(&self, found: &Attempt<'_>) -> bool {
         let steps = found.times.len();
         match self {
             Self::Stop(stop) => stop.is(found.times),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::breakdown::{Breakdown, SEPARATOR};
 use crate::entity::{Entity, note_named};
-use crate::funnels::split::{Found, Splitter};
+use crate::funnels::split::{Attempt, Splitter};
 use crate::funnels::times::{Room, Times};
 use crate::funnels::{Funnels, Shown};
 use crate::{Context, InsightError, ProjectSettings};
@@ -34,7 +34,7 @@ pub(super) struct Counts {
 impl Counts {
     fn add(
         &mut self,
-        (found, optional): (Found<'_>, u32),
+        (found, optional): (Attempt<'_>, u32),
         room: &mut Room,
     ) -> Result<(), QueryError> {
         let steps = found.times.len();

@@ -27,7 +27,7 @@ pub(super) enum Attribution {
 
 /// One result for which an actor is counted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'f> {
+pub(super) struct Attempt<'f> {
     /// The breakdown value; empty without a breakdown.
     pub(super) value: &'f str,
     /// The interval in which the attempt begins; 0 without intervals.
@@ -53,7 +53,7 @@ impl Splitter {
         &self,
         rows: &[Row],
         texts: &Interner,
-        mut found: impl FnMut(Found<'_>) -> Result<(), QueryError>,
+        mut found: impl FnMut(Attempt<'_>) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
         let value = |number: u32| texts.get(number).unwrap_or_default();
         let has_text = |row: &&Row| row.text != NO_TEXT;
@@ -117,9 +117,9 @@ impl Splitter {
         &self,
         events: &[Moment],
         value: &str,
-        found: &mut impl FnMut(Found<'_>) -> Result<(), QueryError>,
+        found: &mut impl FnMut(Attempt<'_>) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let mut show = |bucket: usize, times: &Way| found(Found { value, bucket, times });
+        let mut show = |bucket: usize, times: &Way| found(Attempt { value, bucket, times });
         let Some(buckets) = &self.buckets else {
             return match self.course.walk(events, &(i64::MIN..=i64::MAX)) {
                 Outcome::Reached(times) => show(0, &times),

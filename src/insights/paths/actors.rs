@@ -40,20 +40,20 @@ impl Paths {
 }
 
 /// A position in a path, from 1 on, and the number of the item there.
-type Place = (usize, u32);
+type PathItem = (usize, u32);
 
 /// The keys of the request, with their items as numbers.
 #[derive(Clone, Copy, Debug)]
 struct PathKeys {
-    start: Option<Place>,
-    end: Option<Place>,
-    dropoff: Option<Place>,
+    start: Option<PathItem>,
+    end: Option<PathItem>,
+    dropoff: Option<PathItem>,
 }
 
 impl PathKeys {
     /// How often a path takes the selected step.
     fn times(self, path: &[Step]) -> usize {
-        let is = |(place, item): Place| {
+        let is = |(place, item): PathItem| {
             let step = place.checked_sub(1).and_then(|at| path.get(at));
             step.is_some_and(|step| step.item == item)
         };

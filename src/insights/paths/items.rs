@@ -205,13 +205,13 @@ pub(super) struct Items {
     /// Memory of the items, in bytes.
     bytes: usize,
     /// Cached result for each text of the pass, by its number: as a plain text, and as a URL.
-    found: Vec<[Found; 2]>,
+    found: Vec<[CachedItem; 2]>,
     reservation: MemoryReservation,
 }
 
 /// The cached result for a text.
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum CachedItem {
     Nothing,
     LeftOut,
     Item(u32),
@@ -235,7 +235,7 @@ impl Items {
     pub(super) fn begin(&mut self, texts: &Interner) -> Result<(), QueryError> {
         self.found = Vec::new();
         self.reserve(texts.len())?;
-        self.found.resize(texts.len(), [Found::Nothing; 2]);
+        self.found.resize(texts.len(), [CachedItem::Nothing; 2]);
         Ok(())
     }
 
@@ -249,8 +249,8 @@ impl Items {
         let place = usize::try_from(row.text).unwrap_or(usize::MAX);
         let known = self.found.get(place).and_then(|both| both.get(usize::from(is_page)));
         match known {
-            Some(Found::Item(item)) => return Ok(Some(*item)),
-            Some(Found::LeftOut) => return Ok(None),
+            Some(CachedItem::Item(item)) => return Ok(Some(*item)),
+            Some(CachedItem::LeftOut) => return Ok(None),
             _ => {}
         }
         // A row may have no text, such as a page view without a URL.
@@ -259,7 +259,7 @@ impl Items {
         let item = rules.item(text, is_page).map(|item| self.number(&item)).transpose()?;
         let cell = self.found.get_mut(place).and_then(|both| both.get_mut(usize::from(is_page)));
         if let Some(cell) = cell {
-            *cell = item.map_or(Found::LeftOut, Found::Item);
+            *cell = item.map_or(CachedItem::LeftOut, CachedItem::Item);
         }
         Ok(item)
     }
@@ -298,7 +298,7 @@ impl Items {
     }
 
     fn reserve(&mut self, texts: usize) -> Result<(), DataFusionError> {
-        let found = texts.saturating_mul(size_of::<[Found; 2]>());
+        let found = texts.saturating_mul(size_of::<[CachedItem; 2]>());
         self.reservation.try_resize(self.bytes.saturating_add(found))
     }
 }

@@ -31,7 +31,7 @@ async fn the_first_start_creates_what_is_needed_to_begin() {
 
 #[tokio::test]
 async fn no_clear_key_is_stored() {
-    let bench = Bench::at(Place::file()).await;
+    let bench = Bench::at(Backend::file()).await;
     let started = bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("start");
     let value = started.personal_key.expect("key");
     bench.metadata.close().await;

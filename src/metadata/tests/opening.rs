@@ -18,7 +18,7 @@ async fn migrations_apply_once() {
 /// Acknowledged writes survive a power cut: WAL, and a sync with every commit (2 is FULL).
 #[tokio::test]
 async fn commits_to_a_file_are_synced() {
-    let bench = Bench::at(Place::file()).await;
+    let bench = Bench::at(Backend::file()).await;
     let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
     let journal = sql::query_scalar::<String>("PRAGMA journal_mode");
     assert_eq!(journal.fetch_one(tx.connection()).await.expect("journal"), "wal");
@@ -51,7 +51,7 @@ async fn a_file_that_is_no_database_is_refused() {
 /// Goal: a file without some of its pages is not opened, whichever they are, and a check reports it.
 #[tokio::test]
 async fn a_database_without_all_its_pages_is_refused() {
-    let bench = Bench::started_at(Place::file()).await;
+    let bench = Bench::started_at(Backend::file()).await;
     bench.metadata.close().await;
     let whole = std::fs::read(bench.place.path()).expect("the file");
     let directory = tempfile::tempdir().expect("directory");
@@ -83,7 +83,7 @@ async fn a_newer_schema_is_refused() {
 }
 
 /// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.
-async fn of_before(version: i64, inserts: &[&str]) -> Place {
+async fn of_before(version: i64, inserts: &[&str]) -> Backend {
     let mut of_before = sqlx_macros::migrate!("../../schemas/metadata");
     of_before.migrations.to_mut().retain(|migration| migration.version < version);
     let place = [
@@ -92,7 +92,7 @@ async fn of_before(version: i64, inserts: &[&str]) -> Place {
          VALUES (1, '00000000-0000-0000-0000-000000000009', 'p', 't', 'UTC', 0)",
     ];
     let statements: Vec<&str> = place.into_iter().chain(inserts.iter().copied()).collect();
-    let place = Place::new().await;
+    let place = Backend::new().await;
     place.prepare(&of_before, &statements).await;
     place
 }

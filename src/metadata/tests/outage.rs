@@ -11,8 +11,8 @@ use weir_base::config::metadata::MetadataConfig;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_outage_passes() {
     let database = Database::on(Server::own(), Duration::from_secs(2)).await;
-    let bench = Bench::started_at(Place::Database(database)).await;
-    let Place::Database(database) = &bench.place else { panic!("it is one") };
+    let bench = Bench::started_at(Backend::Database(database)).await;
+    let Backend::Database(database) = &bench.place else { panic!("it is one") };
     let before = bench.create("a").await;
     for _ in 0..2 {
         database.server().stop();

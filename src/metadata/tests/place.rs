@@ -20,7 +20,7 @@ use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 
 /// A place for one store, which ends with the value.
-pub(super) enum Place {
+pub(super) enum Backend {
     File(tempfile::TempDir),
     Database(Database),
 }
@@ -39,7 +39,7 @@ pub(super) struct Database {
     limit: Duration,
 }
 
-impl Place {
+impl Backend {
     /// A place for a store, where the environment chooses.
     pub(super) async fn new() -> Self {
         match std::env::var_os("WEIR_TEST_METADATA") {

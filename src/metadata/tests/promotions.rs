@@ -169,7 +169,7 @@ async fn columns_of_a_deleted_project_are_promoted_no_more() {
 
 #[tokio::test]
 async fn other_servers_see_the_columns() {
-    let bench = Bench::started_at(Place::Database(Database::new().await)).await;
+    let bench = Bench::started_at(Backend::Database(Database::new().await)).await;
     let other = bench.other().await;
     bench.promote(PROJECT, "plan", Text).await.expect("promoted");
     // It reads first what the other has written.

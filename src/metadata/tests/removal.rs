@@ -87,7 +87,7 @@ impl Bench {
 /// Goal: a new table cannot be forgotten. Method: those with a column `project_id` in the schema.
 #[tokio::test]
 async fn every_table_of_projects_is_known() {
-    let bench = Bench::at(Place::file()).await;
+    let bench = Bench::at(Backend::file()).await;
     let select = "SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c
          WHERE m.type = 'table' AND c.name = 'project_id'";
     let select = sql::query_scalar::<String>(sqlx::AssertSqlSafe(select.to_owned()));
@@ -193,7 +193,7 @@ async fn a_token_is_that_of_one_project_for_ever() {
 /// A key without a prefix, as settings may have it, is no token.
 #[tokio::test]
 async fn a_token_is_no_key() {
-    let bench = Bench::at(Place::new().await).await;
+    let bench = Bench::at(Backend::new().await).await;
     let value = "0123456789abcdef0123456789abcdef";
     let settings = FirstStart { project_token: None, personal_key: Some(value.to_owned()) };
     bench.metadata.bootstrap(settings, &seed(1)).await.expect("first start");
@@ -322,7 +322,7 @@ async fn a_server_starts_with_the_token_of_a_deleted_project() {
 
 #[tokio::test]
 async fn other_servers_hear_of_it() {
-    let bench = Bench::at(Place::Database(Database::new().await)).await;
+    let bench = Bench::at(Backend::Database(Database::new().await)).await;
     bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("first start");
     let second = bench.second().await;
     bench.metadata.create_flag(SECOND, USER, new("a")).await.expect("a flag");

@@ -198,18 +198,18 @@ async fn failures_of_the_database_are_retried() {
     let flag = bench.create("a").await;
     let change = bench.schedule(once(flag.id, switch(false))).await;
     let (create, drop) = match bench.place {
-        Place::File(_) => (
+        Backend::File(_) => (
             "CREATE TRIGGER broken BEFORE UPDATE ON feature_flags
              BEGIN SELECT RAISE(ABORT, 'broken'); END",
             "DROP TRIGGER broken",
         ),
-        Place::Database(_) => (
+        Backend::Database(_) => (
             "CREATE TRIGGER broken BEFORE UPDATE ON feature_flags
              FOR EACH ROW EXECUTE FUNCTION broken()",
             "DROP TRIGGER broken ON feature_flags",
         ),
     };
-    if let Place::Database(_) = bench.place {
+    if let Backend::Database(_) = bench.place {
         let function = "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql
              AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$";
         bench.run(function).await;

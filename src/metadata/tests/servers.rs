@@ -12,7 +12,7 @@ use weir_event::predicate::Matching;
 use weir_event::schema::PropertyType;
 
 async fn on_postgres() -> Bench {
-    Bench::started_at(Place::Database(Database::new().await)).await
+    Bench::started_at(Backend::Database(Database::new().await)).await
 }
 
 /// Goal: no edit is lost, and each is in the log of changes, when two servers edit the same flags of one
@@ -122,7 +122,7 @@ async fn unseen_writes_leave_the_snapshots_of_others() {
 #[tokio::test]
 async fn the_lock_of_a_server_that_stands_still_is_taken_from_it() {
     let database = Database::on(Server::shared(), Duration::from_secs(2)).await;
-    let bench = Bench::started_at(Place::Database(database)).await;
+    let bench = Bench::started_at(Backend::Database(database)).await;
     let other = bench.other().await;
     let held = bench.metadata.shared.db.begin().await.expect("begin");
     // It waits for the limit of statements, which is also that of transactions that stand still.

@@ -42,7 +42,7 @@ const TYPES: [&str; 3] = ["INT8", "TEXT", "BOOL"];
 /// these.
 #[tokio::test]
 async fn every_statement_is_taken_by_both_databases() {
-    let file = Bench::at(Place::file()).await;
+    let file = Bench::at(Backend::file()).await;
     let database = Database::new().await;
     database.open(Clock::test(START)).await.expect("open").close().await;
     let mut postgres = database.connect().await;

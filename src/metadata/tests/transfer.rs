@@ -9,7 +9,7 @@ use crate::tests::place::Database;
 /// kinds; the snapshots are equal, and so are the rows of every table.
 #[tokio::test]
 async fn a_store_moves_whole_and_once() {
-    let file = Bench::started_at(Place::file()).await;
+    let file = Bench::started_at(Backend::file()).await;
     for number in 0..20 {
         let flag = file.create(&format!("flag-{number}")).await;
         let name = Some(format!("'quoted' \"ü\" {number}"));
@@ -33,7 +33,7 @@ async fn a_store_moves_whole_and_once() {
         hash_key: "h".to_owned(),
     };
     file.metadata.keep_hash_keys(vec![row]).await.expect("kept");
-    let database = Bench::at(Place::Database(Database::new().await)).await;
+    let database = Bench::at(Backend::Database(Database::new().await)).await;
     let rows = database.metadata.take_over(&file.metadata).await.expect("taken over");
     assert!(rows > 1700, "{rows}");
     assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());

@@ -75,7 +75,7 @@ async fn a_write_that_is_dropped_half_way_does_no_harm() {
         dropped += 1;
         let was_seen = has(&bench.metadata.snapshot());
         // PostgreSQL may still be at a commit that nobody waits for; the lock tells when it is over.
-        if let Place::Database(_) = bench.place {
+        if let Backend::Database(_) = bench.place {
             bench.metadata.begin().await.expect("begin").tx.rollback().await.expect("the end");
         }
         bench.metadata.refresh().await.expect("refresh");

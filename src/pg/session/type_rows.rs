@@ -38,7 +38,7 @@ const COLUMNS: [(&str, Kind); 14] = [
 ];
 
 /// A type that is answered.
-struct Found {
+struct TypeRow {
     oid: u32,
     name: String,
     /// The type of the items of a list.
@@ -70,16 +70,16 @@ pub(super) fn rows(values: &[Parameter]) -> Result<Rows, Failure> {
     let mut found = Vec::new();
     for (_, name, oid, list) in KINDS {
         if asked.contains(&list) {
-            found.push(Found { oid, name: name.to_owned(), item: None, depth: 1 });
+            found.push(TypeRow { oid, name: name.to_owned(), item: None, depth: 1 });
             let item = Some((oid, name));
-            found.push(Found { oid: list, name: format!("_{name}"), item, depth: 0 });
+            found.push(TypeRow { oid: list, name: format!("_{name}"), item, depth: 0 });
         } else if asked.contains(&oid) {
-            found.push(Found { oid, name: name.to_owned(), item: None, depth: 0 });
+            found.push(TypeRow { oid, name: name.to_owned(), item: None, depth: 0 });
         }
     }
     found.sort_by_key(|own| std::cmp::Reverse(own.depth));
     let count = found.len();
-    let text = |own: &dyn Fn(&Found) -> Option<String>| {
+    let text = |own: &dyn Fn(&TypeRow) -> Option<String>| {
         Arc::new(found.iter().map(own).collect::<StringArray>()) as ArrayRef
     };
     let nothing = || Arc::new(Int64Array::new_null(count)) as ArrayRef;

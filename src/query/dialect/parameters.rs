@@ -98,7 +98,7 @@ fn number(expression: &Expr) -> Option<Result<usize>> {
 /// Types of parameters that follow from a cast around them, or from being a LIMIT, an OFFSET or the list of ANY, by their
 /// number.
 pub(crate) fn types(statement: &mut Statement) -> BTreeMap<usize, DataType> {
-    let mut found = Found::default();
+    let mut found = ParameterTypes::default();
     if let Some(query) = query_in(statement) {
         let _ = walk(&*query, &mut found);
     }
@@ -106,9 +106,9 @@ pub(crate) fn types(statement: &mut Statement) -> BTreeMap<usize, DataType> {
 }
 
 #[derive(Default)]
-struct Found(BTreeMap<usize, DataType>);
+struct ParameterTypes(BTreeMap<usize, DataType>);
 
-impl Found {
+impl ParameterTypes {
     fn note(&mut self, expression: &Expr, data_type: Option<DataType>) {
         if let (Some(Ok(number)), Some(data_type)) = (number(expression), data_type) {
             self.0.entry(number).or_insert(data_type);
@@ -116,7 +116,7 @@ impl Found {
     }
 }
 
-impl Visitor for Found {
+impl Visitor for ParameterTypes {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {

@@ -46,15 +46,15 @@ pub(crate) fn each_expression<B>(
 
 /// Whether `node` names a table anywhere.
 pub(crate) fn has_relation(node: &impl Visit) -> bool {
-    struct Found;
-    impl Visitor for Found {
+    struct FindRelation;
+    impl Visitor for FindRelation {
         type Break = ();
 
         fn pre_visit_relation(&mut self, _: &ObjectName) -> ControlFlow<()> {
             ControlFlow::Break(())
         }
     }
-    walk(node, &mut Found).is_break()
+    walk(node, &mut FindRelation).is_break()
 }
 
 /// A visitor, and the value with which it broke: so that visitors with any type of break are one type behind the

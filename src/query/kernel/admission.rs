@@ -73,9 +73,9 @@ pub(crate) struct Permit {
 }
 
 /// A place in a queue; given back when dropped.
-struct Place(Arc<AtomicUsize>);
+struct QueueSlot(Arc<AtomicUsize>);
 
-impl Place {
+impl QueueSlot {
     fn take(line: &Arc<AtomicUsize>, length_max: usize) -> Result<Self, QueryError> {
         let place = Self(Arc::clone(line));
         if line.fetch_add(1, Ordering::Relaxed) >= length_max {
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -130,7 +130,7 @@ impl Admission {
         let waiting = async {
             let (own, _place) = match of_key {
                 Some((free, line)) => {
-                    let place = Place::take(line, (self.waiting_max / 2).max(1))?;
+                    let place = QueueSlot::take(line, (self.waiting_max / 2).max(1))?;
                     (Some(wait_for(free).await?), Some(place))
                 }
                 None => (None, None),
@@ -175,7 +175,7 @@ impl Admission {
         if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
             return Ok(Some(slot));
         }
-        let _place = Place::take(&self.waiting, self.waiting_max)?;
+        let _place = QueueSlot::take(&self.waiting, self.waiting_max)?;
         wait_for(slots).await.map(Some)
     }
 

@@ -70,7 +70,7 @@ pub struct Part {
 
 /// Persons that were found, and where to read them.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundPersons {
     /// Persons of the whole list.
     pub count: usize,
     /// Numbers of the part that was wanted, in order.
@@ -79,7 +79,7 @@ pub struct Found {
     view: Arc<View>,
 }
 
-impl Found {
+impl FoundPersons {
     /// Shows the persons with their first distinct ids, at most `ids_max`, until told to stop.
     pub fn each(
         &self,
@@ -109,7 +109,7 @@ impl Engine {
         project: ProjectId,
         question: PersonsQuestion,
         part: Part,
-    ) -> Result<Found, QueryError> {
+    ) -> Result<FoundPersons, QueryError> {
         if question.is_about_everybody() {
             return self.within_time(self.find_everybody(project, question, part)).await?;
         }
@@ -117,7 +117,7 @@ impl Engine {
         self.read(move |view, stop| {
             let search = Search::new(&view, project, &question, now, stop)?;
             let (count, numbers) = search.find(part)?;
-            Ok(Found { count, numbers, project, view: Arc::new(view) })
+            Ok(FoundPersons { count, numbers, project, view: Arc::new(view) })
         })
         .await
     }

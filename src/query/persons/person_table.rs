@@ -33,7 +33,7 @@ use crate::persons::person_table::writing::Writing;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
-use weir_identity::person_set::{PersonSet, Place};
+use weir_identity::person_set::{PersonKey, PersonSet};
 use weir_identity::store::Identities;
 use weir_identity::view::{Flow, View};
 use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
@@ -400,7 +400,7 @@ impl PersonTable {
         &self,
         view: &View,
         job: &Job,
-        stored: &[Place],
+        stored: &[PersonKey],
         stop: Stop<'_>,
     ) -> Result<PersonSet, IdentityError> {
         let (mut changed, mut rest) = (PersonSet::default(), stored);
@@ -426,8 +426,9 @@ impl PersonTable {
     }
 
     /// The projects that there are in a range, and which of their numbers.
-    fn projects(&self, Range { start, end }: &Range<Place>) -> Vec<(ProjectId, Range<i64>)> {
-        let bound = |place: &Place, project| if place.0 == project { Some(place.1) } else { None };
+    fn projects(&self, Range { start, end }: &Range<PersonKey>) -> Vec<(ProjectId, Range<i64>)> {
+        let bound =
+            |place: &PersonKey, project| if place.0 == project { Some(place.1) } else { None };
         let own = (self.projects)().into_iter();
         let own = own.filter(|project| (start.0..=end.0).contains(project)).map(|project| {
             (project, bound(start, project).unwrap_or(0)..bound(end, project).unwrap_or(i64::MAX))

@@ -55,7 +55,7 @@ pub(super) struct Listed {
 
 /// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RecordLocation {
     /// In this object, if its header does not say something else; `last` is the last record that may be in it, if the
     /// next object tells.
     Object { first: Sequence, last: Option<Sequence> },
@@ -210,7 +210,7 @@ impl ObjectFiles {
         }
     }
 
-    pub(super) fn locate(&self, wanted: Sequence) -> Place {
+    pub(super) fn locate(&self, wanted: Sequence) -> RecordLocation {
         let list = self.shared.list.lock();
         let after = list.objects.partition_point(|object| object.first <= wanted);
         let next = list.objects.get(after).map(|object| object.first);
@@ -218,11 +218,14 @@ impl ObjectFiles {
         let may_have =
             |object: &&Listed| object.header.is_none_or(|header| header.last() >= wanted);
         if let Some(object) = at.filter(may_have) {
-            return Place::Object { first: object.first, last: next.map(Sequence::previous) };
+            return RecordLocation::Object {
+                first: object.first,
+                last: next.map(Sequence::previous),
+            };
         }
         match next {
-            Some(oldest) if wanted <= list.durable_elsewhere => Place::Removed { oldest },
-            next => Place::Missing { last: next.map(Sequence::previous) },
+            Some(oldest) if wanted <= list.durable_elsewhere => RecordLocation::Removed { oldest },
+            next => RecordLocation::Missing { last: next.map(Sequence::previous) },
         }
     }
 

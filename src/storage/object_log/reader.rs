@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::object_log::format;
 use crate::object_log::format::{HEADER_BYTES, Header, Unreadable, path_of, split_frame};
-use crate::object_log::list::{ObjectFiles, Place};
+use crate::object_log::list::{ObjectFiles, RecordLocation};
 use crate::object_log::put::read_until_known;
 use crate::wal::reader::Item;
 use crate::wal::{Corruption, Damage, Sequence, WalError};
@@ -90,9 +90,11 @@ impl ObjectReader {
             self.current = None;
             let place = self.files.locate(wanted);
             let (first, last) = match place {
-                Place::Object { first, last } => (first, last.unwrap_or(until).min(until)),
-                Place::Removed { oldest } => return Err(WalError::Truncated { wanted, oldest }),
-                Place::Missing { last } => {
+                RecordLocation::Object { first, last } => (first, last.unwrap_or(until).min(until)),
+                RecordLocation::Removed { oldest } => {
+                    return Err(WalError::Truncated { wanted, oldest });
+                }
+                RecordLocation::Missing { last } => {
                     return Ok(Some(self.lost(None, last.unwrap_or(until).min(until))));
                 }
             };

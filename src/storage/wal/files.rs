@@ -56,7 +56,7 @@ pub(super) struct Segment {
 
 /// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RecordLocation {
     /// In the segment from `first` to `last`; `None` for the newest segment, which has no end yet.
     Segment { first: Sequence, last: Option<Sequence> },
     /// In no segment: it was truncated, because it is durable in other stores. The log starts at `oldest`.
@@ -204,20 +204,23 @@ impl WalFiles {
         self.shared.list.lock().segments.push(segment);
     }
 
-    pub(super) fn locate(&self, wanted: Sequence) -> Place {
+    pub(super) fn locate(&self, wanted: Sequence) -> RecordLocation {
         let list = self.shared.list.lock();
         let after = list.segments.partition_point(|segment| segment.first <= wanted);
         let next = list.segments.get(after).map(|segment| segment.first);
         let at = after.checked_sub(1).and_then(|at| list.segments.get(at));
         if let Some(segment) = at {
-            return Place::Segment { first: segment.first, last: next.map(Sequence::previous) };
+            return RecordLocation::Segment {
+                first: segment.first,
+                last: next.map(Sequence::previous),
+            };
         }
         // Without a segment, the first one will start after all assigned sequences.
         let oldest = next.unwrap_or(list.end.max(list.durable_elsewhere).next());
         if wanted <= list.durable_elsewhere || oldest <= wanted {
-            Place::Removed { oldest }
+            RecordLocation::Removed { oldest }
         } else {
-            Place::Missing { last: oldest.previous() }
+            RecordLocation::Missing { last: oldest.previous() }
         }
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::wal::files::{Place, WalFiles};
+use crate::wal::files::{RecordLocation, WalFiles};
 use crate::wal::frame::{FRAMES_START, Prefix};
 use crate::wal::segment::Cursor;
 use crate::wal::{Corruption, Damage, Sequence, WalError, files, frame, segment};
@@ -78,9 +78,11 @@ impl Reader {
         let wanted = self.position.next();
         let place = self.files.locate(wanted);
         let (first, last) = match place {
-            Place::Segment { first, last } => (first, last.unwrap_or(until).min(until)),
-            Place::Removed { oldest } => return Err(WalError::Truncated { wanted, oldest }),
-            Place::Missing { last } => return Ok(Some(self.missing(last.min(until)))),
+            RecordLocation::Segment { first, last } => (first, last.unwrap_or(until).min(until)),
+            RecordLocation::Removed { oldest } => {
+                return Err(WalError::Truncated { wanted, oldest });
+            }
+            RecordLocation::Missing { last } => return Ok(Some(self.missing(last.min(until)))),
         };
         if self.current.as_ref().is_none_or(|current| current.first != first) {
             match self.enter(first) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::objects::{Place, Wanted, fields, name_of};
+use crate::objects::{TargetList, Wanted, fields, name_of};
 use crate::references::id_of;
 use crate::report::Outcome;
 use crate::state::Kind;
@@ -23,7 +23,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     annotations.retain(|annotation| annotation.get("deleted") != Some(&Value::Bool(true)));
     annotations.sort_by_key(|annotation| annotation.get("id").and_then(Value::as_i64));
     let key = &["content"];
-    let mut place = Place::open(transfer, Kind::Annotation, PATH, "?limit=500", key).await?;
+    let mut place = TargetList::open(transfer, Kind::Annotation, PATH, "?limit=500", key).await?;
     for annotation in &annotations {
         place.announce(&fields(annotation, key));
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::likeness::is_nothing;
-use crate::objects::{Place, Wanted, fields, lacks, name_of, send};
+use crate::objects::{TargetList, Wanted, fields, lacks, name_of, send};
 use crate::order::order;
 use crate::references::{found, id_of, rewrite};
 use crate::report::Outcome;
@@ -96,15 +96,15 @@ fn rules(node: &Node) -> Value {
 
 /// The cohorts and actions of the target.
 struct Places {
-    cohorts: Place,
-    actions: Place,
+    cohorts: TargetList,
+    actions: TargetList,
 }
 
 impl Places {
     async fn open(transfer: &Transfer, nodes: &[Node]) -> Result<Self, Stop> {
         let cohorts: &[&str] = &["name", "is_static"];
         let mut places = Self {
-            cohorts: Place::open(
+            cohorts: TargetList::open(
                 transfer,
                 Kind::Cohort,
                 COHORTS,
@@ -112,7 +112,8 @@ impl Places {
                 &["name", "is_static"],
             )
             .await?,
-            actions: Place::open(transfer, Kind::Action, ACTIONS, PARAMETERS, &["name"]).await?,
+            actions: TargetList::open(transfer, Kind::Action, ACTIONS, PARAMETERS, &["name"])
+                .await?,
         };
         for node in nodes {
             match node.kind {

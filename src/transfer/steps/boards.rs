@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::likeness::{has_all, is_nothing};
-use crate::objects::{Place, Wanted, fields, lacks, name_of, send};
+use crate::objects::{TargetList, Wanted, fields, lacks, name_of, send};
 use crate::references::{id_of, rewrite};
 use crate::report::Outcome;
 use crate::state::Kind;
@@ -33,7 +33,8 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let mut boards = transfer.listed(Kind::Dashboard, "dashboards/?limit=200").await?;
     boards.retain(|board| board.get("deleted") != Some(&Value::Bool(true)));
     boards.sort_by_key(|board| board.get("id").and_then(Value::as_i64));
-    let mut place = Place::open(transfer, Kind::Dashboard, PATH, "?limit=200", &["name"]).await?;
+    let mut place =
+        TargetList::open(transfer, Kind::Dashboard, PATH, "?limit=200", &["name"]).await?;
     for board in &boards {
         place.announce(&fields(board, &["name"]));
     }

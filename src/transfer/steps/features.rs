@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::objects::{Place, Wanted, fields, name_of};
+use crate::objects::{TargetList, Wanted, fields, name_of};
 use crate::references::id_of;
 use crate::report::Outcome;
 use crate::state::Kind;
@@ -21,7 +21,8 @@ const OPTIONAL: &[&str] = &["documentation_url", "payload"];
 pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let mut features = transfer.listed(Kind::Feature, "early_access_feature/?limit=500").await?;
     features.reverse();
-    let mut place = Place::open(transfer, Kind::Feature, PATH, "?limit=500", &["name"]).await?;
+    let mut place =
+        TargetList::open(transfer, Kind::Feature, PATH, "?limit=500", &["name"]).await?;
     for feature in &features {
         place.announce(&fields(feature, &["name"]));
     }

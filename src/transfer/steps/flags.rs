@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::shown;
 use crate::likeness::{has_all, is_nothing};
-use crate::objects::{Place, Wanted, fields, lacks, send};
+use crate::objects::{TargetList, Wanted, fields, lacks, send};
 use crate::order::order;
 use crate::references::{found, id_of, rewrite};
 use crate::report::Outcome;
@@ -58,8 +58,9 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
         transfer.report.note(Kind::Flag, Outcome::Left, &key_of(&flag.object), reason);
     }
     let needed: BTreeSet<usize> = needs.into_iter().flatten().collect();
-    let mut place = Place::open(transfer, Kind::Flag, PATH, "?limit=500", &["key"]).await?;
-    let archived = Place::open(transfer, Kind::Flag, PATH, "?limit=500&archived=true", &["key"]);
+    let mut place = TargetList::open(transfer, Kind::Flag, PATH, "?limit=500", &["key"]).await?;
+    let archived =
+        TargetList::open(transfer, Kind::Flag, PATH, "?limit=500&archived=true", &["key"]);
     place.join(archived.await?);
     let mut later = Vec::new();
     for at in &order.sorted {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::likeness::is_nothing;
-use crate::objects::{Place, Wanted, fields, lacks, name_of};
+use crate::objects::{TargetList, Wanted, fields, lacks, name_of};
 use crate::references::{id_of, rewrite};
 use crate::report::Outcome;
 use crate::state::Kind;
@@ -31,7 +31,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     insights.retain(|insight| insight.get("deleted") != Some(&Value::Bool(true)));
     insights.sort_by_key(|insight| insight.get("id").and_then(Value::as_i64));
     let key = &["name", "derived_name"];
-    let mut place = Place::open(transfer, Kind::Insight, PATH, PARAMETERS, key).await?;
+    let mut place = TargetList::open(transfer, Kind::Insight, PATH, PARAMETERS, key).await?;
     for insight in &insights {
         place.announce(&fields(insight, key));
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::likeness::is_nothing;
-use crate::objects::{Place, Wanted, fields, lacks};
+use crate::objects::{TargetList, Wanted, fields, lacks};
 use crate::references::{id_of, rewrite};
 use crate::report::Outcome;
 use crate::state::Kind;
@@ -28,7 +28,7 @@ pub(crate) async fn step(transfer: &mut Transfer) -> Result<(), Stop> {
     let mut changes = transfer.listed(Kind::Schedule, "scheduled_changes/?limit=500").await?;
     changes.sort_by_key(|change| change.get("id").and_then(Value::as_i64));
     let key = &["record_id", "payload", "scheduled_at"];
-    let mut place = Place::open(transfer, Kind::Schedule, PATH, "?limit=500", key).await?;
+    let mut place = TargetList::open(transfer, Kind::Schedule, PATH, "?limit=500", key).await?;
     for change in &changes {
         let Some(id) = change.get("id").and_then(id_of) else { continue };
         let flag = change.get("record_id").and_then(id_of).unwrap_or_default();

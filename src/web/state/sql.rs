@@ -46,7 +46,7 @@ pub const OF_SQL: Reason =
 const OF_NUMBERS: [&str; 4] = ["sum", "avg", "min", "max"];
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum SqlTarget<'a> {
     /// The page of SQL.
     Server,
     /// DuckDB, on the table of events at a path, for one project.
@@ -60,7 +60,7 @@ enum Place<'a> {
 ///
 /// The reason why there is none.
 pub fn of(question: &Question, span: &Span) -> Result<String, Reason> {
-    Writer { question, span, place: Place::Server }.text()
+    Writer { question, span, place: SqlTarget::Server }.text()
 }
 
 /// The same for DuckDB: `table` is the directory of the events. Files contain flushed events only, and persons as of
@@ -74,7 +74,7 @@ pub fn of_files(
     span: &Span,
     (table, project): (&str, i64),
 ) -> Result<String, Reason> {
-    Writer { question, span, place: Place::Files(table, project) }.text()
+    Writer { question, span, place: SqlTarget::Files(table, project) }.text()
 }
 
 /// `FROM` and `WHERE` for the events of a series.
@@ -83,13 +83,13 @@ pub fn of_files(
 ///
 /// The reason why no short SQL selects them.
 pub fn source(question: &Question, series: &Series, span: &Span) -> Result<String, Reason> {
-    Writer { question, span, place: Place::Server }.source(series)
+    Writer { question, span, place: SqlTarget::Server }.source(series)
 }
 
 struct Writer<'a> {
     question: &'a Question,
     span: &'a Span,
-    place: Place<'a>,
+    place: SqlTarget<'a>,
 }
 
 impl Writer<'_> {
@@ -164,7 +164,7 @@ impl Writer<'_> {
 
     fn stickiness(&self) -> Result<String, Reason> {
         let [series] = self.question.series.as_slice() else { return Err(OF_OPTIONS) };
-        if matches!(self.place, Place::Files(..)) {
+        if matches!(self.place, SqlTarget::Files(..)) {
             return Err(OF_PERSONS);
         }
         if !["total", "dau"].contains(&series.math) {
@@ -181,8 +181,8 @@ impl Writer<'_> {
     fn aggregate(&self, series: &Series) -> Result<String, Reason> {
         match (series.math, &series.math_property, self.place) {
             ("total", _, _) => Ok("count(*)".to_owned()),
-            ("dau", _, Place::Server) => Ok("count(DISTINCT person_id)".to_owned()),
-            ("dau", _, Place::Files(..)) => Err(OF_PERSONS),
+            ("dau", _, SqlTarget::Server) => Ok("count(DISTINCT person_id)".to_owned()),
+            ("dau", _, SqlTarget::Files(..)) => Err(OF_PERSONS),
             (math, Some(key), _) if OF_NUMBERS.contains(&math) => {
                 Ok(format!("{math}({})", self.number(&self.whole(key)?)))
             }
@@ -194,8 +194,8 @@ impl Writer<'_> {
     fn source(&self, series: &Series) -> Result<String, Reason> {
         let mut conditions = Vec::new();
         let table = match self.place {
-            Place::Server => "events".to_owned(),
-            Place::Files(table, project) => {
+            SqlTarget::Server => "events".to_owned(),
+            SqlTarget::Files(table, project) => {
                 conditions.push(format!("project_id = {project}"));
                 format!("delta_scan({})", literal(table))
             }
@@ -245,18 +245,18 @@ impl Writer<'_> {
     /// A property of an event as text, whatever its type.
     fn whole(&self, key: &str) -> Result<String, Reason> {
         match self.place {
-            Place::Server => Ok(path_in_server(key)),
-            Place::Files(..) => in_file(key),
+            SqlTarget::Server => Ok(path_in_server(key)),
+            SqlTarget::Files(..) => in_file(key),
         }
     }
 
     /// A property as text, in the form by which results are split.
     fn value(&self, owner: &str, key: &str) -> Result<String, Reason> {
         match (owner, self.place) {
-            ("event", Place::Server) => Ok(format!("properties[{}]", literal(key))),
-            ("event", Place::Files(..)) => in_file(key),
-            ("person", Place::Server) => Ok(format!("person.properties[{}]", literal(key))),
-            ("person", Place::Files(..)) => Err(OF_PERSONS),
+            ("event", SqlTarget::Server) => Ok(format!("properties[{}]", literal(key))),
+            ("event", SqlTarget::Files(..)) => in_file(key),
+            ("person", SqlTarget::Server) => Ok(format!("person.properties[{}]", literal(key))),
+            ("person", SqlTarget::Files(..)) => Err(OF_PERSONS),
             _ => Err(OF_FILTERS),
         }
     }

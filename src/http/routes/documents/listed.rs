@@ -19,7 +19,7 @@ use crate::page::{Envelope, Page};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::kinds::DocumentKind;
-use crate::routes::documents::question::{Place, Question, Texts};
+use crate::routes::documents::question::{Question, SortKey, Texts};
 use crate::routes::documents::results::{Reader, Results, ResultsRequest};
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::{body, form};
@@ -188,8 +188,8 @@ async fn found(
     place: (ProjectId, Kind),
     question: Question,
     memory: &Memory,
-) -> Result<Vec<(Place, i64)>, Problem> {
-    let mut found: Vec<(Place, i64)> = Vec::new();
+) -> Result<Vec<(SortKey, i64)>, Problem> {
+    let mut found: Vec<(SortKey, i64)> = Vec::new();
     let names: Arc<[Box<str>]> = question.fields().into();
     let question = Arc::new(question);
     if names.is_empty() {
@@ -201,7 +201,7 @@ async fn found(
         while let Some(some) = batches.next().await.map_err(problem)? {
             held.hold(bytes(&some))?;
             let (question, names) = (Arc::clone(&question), Arc::clone(&names));
-            let look = move || -> Result<Vec<(Place, i64)>, Problem> {
+            let look = move || -> Result<Vec<(SortKey, i64)>, Problem> {
                 let mut found = Vec::new();
                 for one in some {
                     let document = one.with(&names).map_err(problem)?;

@@ -98,7 +98,7 @@ pub(super) struct Question {
 }
 
 /// The sort key of a document.
-pub(super) type Place = (i64, String);
+pub(super) type SortKey = (i64, String);
 
 impl Question {
     /// Parses the parameters.
@@ -187,7 +187,7 @@ impl Question {
     }
 
     /// The sort key of a document; `None` if it does not match.
-    pub(super) fn place_of(&self, document: &Document) -> Option<Place> {
+    pub(super) fn place_of(&self, document: &Document) -> Option<SortKey> {
         let is_in = self.finds(document)
             && self.truths.iter().all(|(name, truth)| document.is(name) == *truth)
             && self.texts.iter().all(|(name, text)| document.text(name) == text)
@@ -209,7 +209,7 @@ impl Question {
     }
 
     /// Sorts pairs of sort key and id; without an order they stay as they are, newest first.
-    pub(super) fn sort(&self, found: &mut [(Place, i64)]) {
+    pub(super) fn sort(&self, found: &mut [(SortKey, i64)]) {
         match self.order {
             None => {}
             Some((_, false)) => found.sort(),

@@ -184,7 +184,7 @@ pub(in crate::routes) struct Reader<'a> {
 
 /// The result of an insight; without a result, its fields are empty.
 #[derive(Debug, Default)]
-struct Found {
+struct InsightResult {
     /// Whether the insight has a query, valid or not.
     is_asking: bool,
     result: Bytes,
@@ -197,7 +197,7 @@ struct Found {
     bytes: usize,
 }
 
-impl Found {
+impl InsightResult {
     fn of(answer: &Answer, is_cached: bool) -> Result<Self, Problem> {
         let unreadable = |error| Problem::of(ErrorKind::Internal, &error);
         let mut told = answer.told().map_err(unreadable)?;
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
             let asked = if at < COMPUTED_MAX { asked } else { &kept };
             finding.push(reader.find(insight, asked));
         }
-        let is_left_out = |at: usize, one: &Found| {
+        let is_left_out = |at: usize, one: &InsightResult| {
             let is_computed = asked.refresh != Refresh::ForceCache;
             is_computed && at >= COMPUTED_MAX && one.at.is_none() && one.is_asking
         };
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
         for (_, body) in insights {
             let one = found.next().unwrap_or_else(|| match &late {
                 Some(error) => Err(Problem::of(ErrorKind::Timeout, error)),
-                None => Ok(Found::default()),
+                None => Ok(InsightResult::default()),
             });
             let (one, error) = match one {
                 Ok(one) => (one, None),
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
                     if let Some(cause) = problem.cause() {
                         tracing::warn!(cause, "an insight has no result");
                     }
-                    (Found::default(), Some(problem.told_inside()))
+                    (InsightResult::default(), Some(problem.told_inside()))
                 }
             };
             one.add_to(body);
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
         &self,
         document: &DocumentText,
         asked: &ResultsRequest,
-    ) -> Result<Found, Problem> {
+    ) -> Result<InsightResult, Problem> {
         let Self { app, settings, by } = self;
         let refresh = asked.refresh;
         let (document, frame) = (document.clone(), asked.frame.clone());
@@ -361,18 +361,18 @@ impl<'a> Reader<'a> {
         };
         if let Some(by) = by.filter(|_| refresh.is_later()) {
             let query_status = status::begin_saved(app, by, (key, node, asked), settings)?;
-            return Ok(Found { query_status, is_asking: true, ..Found::default() });
+            return Ok(InsightResult { query_status, is_asking: true, ..InsightResult::default() });
         }
         let answer = asked.computed(app, (&key, &node), settings).await;
         let answer = answer.map_err(problems::insight_problem)?;
-        Found::of(&answer, false)
+        InsightResult::of(&answer, false)
     }
 }
 
 /// Result of the cache look-up for an insight.
 enum Looked {
     /// The insight has a cached result, or needs no computation.
-    Found(Found),
+    Found(InsightResult),
     /// The query that has to be computed.
     Open(Box<Prepared>),
 }
@@ -384,7 +384,8 @@ fn look_up(
     (document, frame): (&DocumentText, &Frame),
     refresh: Refresh,
 ) -> Result<Looked, Problem> {
-    let none = |is_asking| Ok(Looked::Found(Found { is_asking, ..Found::default() }));
+    let none =
+        |is_asking| Ok(Looked::Found(InsightResult { is_asking, ..InsightResult::default() }));
     let prepared = match prepared((app, settings), document, frame) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return none(false),
@@ -395,7 +396,7 @@ fn look_up(
     if refresh.takes_kept()
         && let Some(answer) = prepared.asked.kept(app, &prepared.key, settings)?
     {
-        return Found::of(&answer, true).map(Looked::Found);
+        return InsightResult::of(&answer, true).map(Looked::Found);
     }
     match refresh {
         Refresh::ForceCache => none(true),

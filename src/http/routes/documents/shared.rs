@@ -28,7 +28,7 @@ use crate::response::{Problem, Response};
 use crate::routes::documents::results::ResultsRequest;
 use crate::routes::documents::rights::Viewer;
 use crate::routes::documents::tiles::Whole;
-use crate::routes::documents::unlock::{Guesses, Place};
+use crate::routes::documents::unlock::{CookiePath, Guesses};
 use crate::routes::documents::{tiles, unlock};
 use crate::routes::store::problem;
 use weir_app::App;
@@ -192,7 +192,7 @@ pub async fn json(
     let share = find(app, token).await?;
     let is_locked = share.is_password_required;
     if is_locked && request.method == Method::POST {
-        let place = Place::of(app, &request);
+        let place = CookiePath::of(app, &request);
         let pass = unlock::attempt(app, &links.guesses, &share, request).await?;
         return Ok(secured(place.told(&share, &pass), is_locked));
     }

@@ -191,13 +191,13 @@ async fn password(request: Request) -> Result<String, Problem> {
 
 /// The path under which a link is unlocked; its cookie is set for this path.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct CookiePath {
     /// The first segment of the path.
     alias: String,
     is_tls: bool,
 }
 
-impl Place {
+impl CookiePath {
     /// The place of a request.
     pub fn of(app: &App, request: &Request) -> Self {
         let alias = request.path().split('/').nth(1).unwrap_or_default().to_owned();

@@ -17,12 +17,12 @@ use crate::routes::insights::people::{People, find};
 use crate::routes::insights::{
     How, OlderAnswer, URLS_MAX_BYTES, address, invalid, plain, problem, told,
 };
-use crate::routes::query::problems;
 use weir_api::insights::correlation::Correlations;
 use weir_api::insights::older::CorrelationAnswer;
 use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelCorrelationActorsQuery;
 use weir_api::nodes::check::parse;
+use weir_insights::cache::Answer;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
 use weir_insights::correlation::legacy::{
@@ -70,25 +70,13 @@ impl Operation for Correlate {
         let told = match steps.is_some_and(|steps| !steps.is_empty()) {
             true => {
                 let correlation = Correlation::parse(&node).map_err(refused)?;
-                let mut told = told(cx, (&node, &filter), plain).await?;
-                let subjects = match subjects(&correlation, &told.result) {
-                    Some(subjects) => subjects,
-                    // Some names are ambiguous; computing the result again gives the subject of each row.
-                    None => {
-                        let (own, engine, owner) =
-                            (correlation.clone(), app.engine.clone(), settings.clone());
-                        let found = Box::pin(async move { own.answer(&engine, &owner).await });
-                        let found = app.engine.within_time(app.engine.apart(found)).await;
-                        let found = found.and_then(|found| found).map_err(problems::problem)?;
-                        let found = found.map_err(failed)?;
-                        told = OlderAnswer { result: found.shown(), how: How::now(app) };
-                        found.rows.into_iter().map(|row| row.subject).collect()
-                    }
-                };
+                let read = |answer: &Answer| Ok((plain(answer)?, answer.subjects.clone()));
+                let OlderAnswer { result: (mut result, subjects), how } =
+                    told(cx, (&node, &filter), read).await?;
                 let (unit, project) = (correlation.unit(), cx.who.project.id.0);
                 let add = move || {
-                    add_addresses(&mut told.result, (&subjects, unit), (&filter, project));
-                    Ok(told)
+                    add_addresses(&mut result, (&subjects, unit), (&filter, project));
+                    Ok(OlderAnswer { result, how })
                 };
                 beside(&app.node.cpu, add).await?
             }
@@ -100,11 +88,6 @@ impl Operation for Correlate {
         };
         Ok(Long(CorrelationAnswer::of(told.how.computed(&settings), told.result)))
     }
-}
-
-/// The subjects of the rows of a result; `None` if a name is ambiguous.
-fn subjects(correlation: &Correlation, answer: &Correlations) -> Option<Vec<Subject>> {
-    answer.events.iter().map(|row| correlation.subject_of(&row.event.event)).collect()
 }
 
 parameters! {

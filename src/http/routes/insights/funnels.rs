@@ -21,6 +21,7 @@ use weir_api::node::NodeError;
 use weir_api::nodes::actors::FunnelsActorsQuery;
 use weir_api::nodes::check::parse;
 use weir_event::json;
+use weir_insights::cache::Answer;
 use weir_insights::funnels::Funnels;
 use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
@@ -89,7 +90,7 @@ impl Operation for Convert {
         let mut told = match steps.is_some_and(|steps| !steps.is_empty()) {
             true => {
                 let own = node.clone();
-                let read = move |text: &[u8]| json::read_as(FunnelTo(&own), text);
+                let read = move |answer: &Answer| json::read_as(FunnelTo(&own), &answer.results);
                 told(cx, (&node, &filter), read).await?
             }
             // A funnel without steps has an empty result.

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::page::Page as Part;
 use crate::response::Problem;
-use crate::routes::activity::{OfOne, Place};
+use crate::routes::activity::{EntryRange, OfOne};
 use crate::routes::feature_flags::body::FlagWrite;
 use crate::routes::feature_flags::filter::Filters;
 use crate::routes::feature_flags::test_evaluation::{Test, TestEvaluation};
@@ -120,7 +120,7 @@ async fn below(asking: &Asking, flag: &Flag, can_write: bool) -> Result<Markup, 
     let changes = asking.perform(changes).await?.rows.into_values();
     let has_variants = !FlagFilters::of(&flag.filters).variants.is_empty();
     let (own, token) = ((flag, can_write), &asking.asker.project.token);
-    let place = Place::newest(CHANGES);
+    let place = EntryRange::newest(CHANGES);
     let entries = asking.if_may(OfOne::<StoredFlag> { id, place }).await?;
     Ok(html! {
         (shown::schedule(project, zone, own, &changes))

@@ -16,7 +16,7 @@ use crate::beside::beside;
 use crate::response::{Problem, Response, StreamError};
 use crate::revocation::EVENT_STREAM;
 use crate::routes::events as of_api;
-use crate::routes::flag_events::Place;
+use crate::routes::flag_events::StreamSlot;
 use crate::routes::pages::events::{names, wanted};
 use crate::routes::pages::health;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
@@ -161,7 +161,7 @@ struct Watcher {
     ends: Duration,
     shutdown: Shutdown,
     has_looked: bool,
-    _place: Place,
+    _place: StreamSlot,
 }
 
 impl Watcher {

@@ -12,7 +12,7 @@ use crate::gzip::{is_compressed, takes_gzip};
 use crate::request::Request;
 use crate::response::{Problem, Response};
 use crate::routes::documents::shared::{Encoding, Links};
-use crate::routes::documents::unlock::Place;
+use crate::routes::documents::unlock::CookiePath;
 use crate::routes::documents::{shared, sharing, unlock};
 use crate::routes::pages::visit::see_other;
 use crate::routes::pages::{HTML, theme_of};
@@ -94,7 +94,7 @@ async fn unlocked(
 ) -> Result<Response, Problem> {
     let (theme, memory) = (shown.0, request.memory());
     let is_json = is_json(request.header("content-type").unwrap_or_default());
-    let place = Place::of(app, &request);
+    let place = CookiePath::of(app, &request);
     let is_embedded = request.path().starts_with("/embedded/");
     match unlock::attempt(app, &links.guesses, share, request).await {
         Ok(pass) if is_json => Ok(place.told(share, &pass)),

@@ -4,6 +4,7 @@
 //!
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
+use crate::lookup::Lookup;
 use crate::request::decode;
 use crate::routes::pages::insights::{arrange, boards, people, saved, transfer};
 use crate::routes::pages::visit::{Drawing, Visit};
@@ -11,7 +12,6 @@ use crate::routes::pages::{
     cohort_editor, cohorts, definitions, deletions, events, flag_editor, flags, health, home,
     insights, live, members, onboarding, persons, settings, sql,
 };
-use crate::table::allow;
 
 /// The function of a page.
 macro_rules! run {
@@ -133,33 +133,22 @@ pub struct Located {
     pub parameters: Vec<String>,
 }
 
-/// The result of a look-up.
-#[derive(Debug)]
-pub enum Found {
-    /// A page.
-    Page(Located),
-    /// The path has pages for other methods, of this `Allow` header.
-    WrongMethod(String),
-    /// No page.
-    Nothing,
-}
-
 /// Finds the page of a path without a trailing slash.
-pub fn find(method: &str, path: &str) -> Found {
-    let Some(path) = path.strip_prefix("/project/") else { return Found::Nothing };
+pub fn find(method: &str, path: &str) -> Lookup<Located> {
+    let Some(path) = path.strip_prefix("/project/") else { return Lookup::Nothing };
     let (project, rest) = match path.split_once('/') {
         Some((project, rest)) => (project, rest),
         None => (path, "home"),
     };
     let matching = || PAGES.iter().filter_map(|line| Some((line, line.parameters(rest)?)));
-    let Some((first, _)) = matching().next() else { return Found::Nothing };
+    let Some((first, _)) = matching().next() else { return Lookup::Nothing };
     let same = || matching().filter(|(line, _)| line.path == first.path);
     match same().find(|(line, _)| line.method == method) {
         Some((line, parameters)) => {
             let (project, rest) = (decode(project).into_owned(), rest.to_owned());
-            Found::Page(Located { line, project, rest, parameters })
+            Lookup::Found(Located { line, project, rest, parameters })
         }
-        None => Found::WrongMethod(allow(same().map(|(line, _)| line.method).collect())),
+        None => Lookup::wrong_method(same().map(|(line, _)| line.method).collect()),
     }
 }
 
@@ -182,7 +171,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, PAGES, find};
+    use super::{PAGES, find};
+    use crate::lookup::Lookup;
 
     #[test]
     fn every_line_is_found_by_its_path() {
@@ -191,7 +181,7 @@ mod tests {
                 line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
             let path = format!("/project/1/{}", parts.collect::<Vec<_>>().join("/"));
             match find(line.method, &path) {
-                Found::Page(found) => assert_eq!(found.line.path, line.path),
+                Lookup::Found(found) => assert_eq!(found.line.path, line.path),
                 other => panic!("{path}: {other:?}"),
             }
             let (object, action) = line.scope.split_once(':').unwrap();
@@ -202,16 +192,16 @@ mod tests {
 
     #[test]
     fn values_are_decoded_and_other_methods_refused() {
-        let Found::Page(found) = find("GET", "/project/@current/person/a%2Fb%20c") else {
+        let Lookup::Found(found) = find("GET", "/project/@current/person/a%2Fb%20c") else {
             panic!("not found")
         };
         assert_eq!((&*found.project, &*found.parameters), ("@current", &["a/b c".to_owned()][..]));
         assert!(
-            matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS")
+            matches!(find("POST", "/project/1/home"), Lookup::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS")
         );
-        assert!(matches!(find("GET", "/project/1/settings/keys"), Found::WrongMethod(_)));
+        assert!(matches!(find("GET", "/project/1/settings/keys"), Lookup::WrongMethod(_)));
         for path in ["/project/1/nothing", "/project/1/person/", "/home", "/projects/1/home"] {
-            assert!(matches!(find("GET", path), Found::Nothing), "{path}");
+            assert!(matches!(find("GET", path), Lookup::Nothing), "{path}");
         }
     }
 }

@@ -23,7 +23,7 @@ use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
 use weir_query::output::value_rows;
 use weir_query::output::value_rows::ValueFile;
-use weir_query::persons::people::{Found, Part, PersonsQuestion};
+use weir_query::persons::people::{FoundPersons, Part, PersonsQuestion};
 
 /// Most persons of a file, whose numbers are in memory.
 const LINES_MAX: usize = 3_000_000;
@@ -86,7 +86,7 @@ impl Export {
 
 /// A file that is being written.
 struct Writing<'w> {
-    found: &'w Found,
+    found: &'w FoundPersons,
     project: &'w Project,
     parts: &'w Sender<Result<Bytes, QueryError>>,
 }

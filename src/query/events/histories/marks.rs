@@ -193,16 +193,16 @@ mod tests {
     use crate::events::histories::kept::passes;
     use crate::kernel::error::QueryError;
 
-    type Found = BTreeMap<u32, Vec<(i64, u32)>>;
+    type RowsByActor = BTreeMap<u32, Vec<(i64, u32)>>;
 
     /// The rows of all actors, and the number of passes.
     fn marked(
         batches: &[RecordBatch],
         marks: Marks,
         bytes: usize,
-    ) -> Result<(Found, usize), QueryError> {
+    ) -> Result<(RowsByActor, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
-        let mut found = Found::new();
+        let mut found = RowsByActor::new();
         let passes = passes(Marked::new(&pool, marks), batches, &mut |actor, rows, _| {
             let Actor::Number(actor) = actor else { panic!("{actor:?} is no number") };
             let rows: Vec<(i64, u32)> = rows.iter().map(|row| (row.at, row.mask)).collect();
@@ -250,7 +250,7 @@ mod tests {
             let batches: Vec<RecordBatch> = (0..30).map(|at| rows.slice(at * 1000, 1000)).collect();
             let marks = Marks { times, masks };
             assert!(marks.are_few());
-            let expected: Found =
+            let expected: RowsByActor =
                 expected.into_iter().map(|(actor, rows)| (actor, Vec::from_iter(rows))).collect();
             let words = times.div_ceil(64) * masks.len();
             for (actors, least) in [(16_384, 1), (3072, 2), (1024, 5)] {

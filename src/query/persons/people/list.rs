@@ -26,7 +26,7 @@ use crate::kernel::apart::spawned;
 use crate::kernel::engine::Engine;
 use crate::kernel::error::{QueryError, given_up};
 use crate::persons::people::search::Sought;
-use crate::persons::people::{FUTURE, Found, Part, PersonsQuestion};
+use crate::persons::people::{FUTURE, FoundPersons, Part, PersonsQuestion};
 use crate::persons::person_scan::PersonsProvider;
 use crate::persons::tables::rows_of_persons;
 use weir_base::clock::UnixMicros;
@@ -158,14 +158,14 @@ impl Listing {
         newest: UnixMicros,
         part: Part,
         stop: &AtomicBool,
-    ) -> Result<Found, IdentityError> {
+    ) -> Result<FoundPersons, IdentityError> {
         let end = part.offset.saturating_add(part.limit);
         let along = |newest, count| along(&view, project, newest, count, &self.all, stop);
         let (count, left_out) = (self.count, self.left_out);
         let mut numbers = Vec::new();
         if end > self.first_max {
             numbers.extend(along(newest, end.min(count))?.into_iter().skip(part.offset));
-            return Ok(Found { count, numbers, project, view });
+            return Ok(FoundPersons { count, numbers, project, view });
         }
         let first = self.first.into_sorted_vec();
         let mut at = 0_usize;
@@ -183,7 +183,7 @@ impl Listing {
                 numbers.extend(own.into_iter().skip(skipped));
             }
         }
-        Ok(Found { count, numbers, project, view })
+        Ok(FoundPersons { count, numbers, project, view })
     }
 }
 
@@ -232,7 +232,7 @@ impl Engine {
         project: ProjectId,
         question: PersonsQuestion,
         part: Part,
-    ) -> Result<Found, QueryError> {
+    ) -> Result<FoundPersons, QueryError> {
         let present = self.persons_now(project).await?;
         let (view, newest) = (Arc::clone(&present.persons.view), present.newest());
         let next = view.next_number()?;

@@ -24,7 +24,7 @@ use crate::kernel::session::session;
 use crate::persons::people::list::{Listing, Present};
 use crate::persons::people::search::Search;
 use crate::persons::people::tests::world::{AMPLE, INTERVAL, NOW, PROJECTS, World, again, naive};
-use crate::persons::people::{Found, Part, PersonsQuestion};
+use crate::persons::people::{FoundPersons, Part, PersonsQuestion};
 use crate::persons::person_scan::PersonsProvider;
 use crate::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
 use weir_disk::OsDisk;
@@ -55,7 +55,7 @@ impl Asker {
         table: Option<&Arc<PersonTable>>,
         question: &PersonsQuestion,
         part: Part,
-    ) -> Found {
+    ) -> FoundPersons {
         let view = Arc::new(identities.view());
         let persons = PersonsProvider::new(Arc::clone(&view), PROJECTS[0], table.cloned());
         let memory = Arc::new(UnboundedMemoryPool::default());
@@ -95,7 +95,7 @@ fn table(
     Arc::new(table)
 }
 
-fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
+fn check(found: &FoundPersons, question: &PersonsQuestion, part: Part, context: &str) {
     let all = naive(&found.view, PROJECTS[0], question);
     let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
     assert_eq!((found.count, &found.numbers), (all.len(), &expected), "{context} {question:?}");

@@ -22,7 +22,7 @@ use crate::persons::person_rows::{PROPERTY, Selecting};
 use crate::persons::person_table::draft::PROPERTIES_MAX;
 use crate::persons::person_table::schema::TableOf;
 use weir_event::id::ProjectId;
-use weir_identity::person_set::Place;
+use weir_identity::person_set::PersonKey;
 use weir_identity::row;
 use weir_identity::row::Key;
 use weir_storage::delta::DataFile;
@@ -227,7 +227,7 @@ pub(super) async fn places(
     kind: TableOf,
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
-) -> Result<Vec<Place>, ParquetError> {
+) -> Result<Vec<PersonKey>, ParquetError> {
     let [project, number] = kind.place();
     let builder = open_as(store, file, |_| None).await?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), kind.place());

@@ -22,7 +22,7 @@ use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::change_feed::ChangeFeed;
-use weir_identity::person_set::{PersonSet, Place};
+use weir_identity::person_set::{PersonKey, PersonSet};
 use weir_identity::store::Identities;
 use weir_identity::view::{Moment, View};
 use weir_storage::delta::DataFile;
@@ -68,7 +68,7 @@ pub(super) enum Need {
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) need: Need,
-    pub(super) range: Range<Place>,
+    pub(super) range: Range<PersonKey>,
     /// The files that hold the persons of the range.
     pub(super) files: Vec<Arc<DataFile>>,
     pub(super) as_of: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Part {
 
 impl Part {
     /// Its persons, who are of a project.
-    pub(crate) fn places(&self, project: ProjectId) -> Range<Place> {
+    pub(crate) fn places(&self, project: ProjectId) -> Range<PersonKey> {
         (project, self.numbers.start)..(project, self.numbers.end)
     }
 }
@@ -148,7 +148,7 @@ struct State {
     /// Persons who changed since their file was written.
     changed: PersonSet,
     /// The same of the range that is being written.
-    renewing: Option<(Range<Place>, PersonSet)>,
+    renewing: Option<(Range<PersonKey>, PersonSet)>,
     spans: Vec<Span>,
     store: Option<Arc<dyn ObjectStore>>,
 }
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    fn all_changed(&self, range: &Range<Place>) -> PersonSet {
+    fn all_changed(&self, range: &Range<PersonKey>) -> PersonSet {
         let sets = std::iter::once(&self.changed).chain(self.renewing.iter().map(|(_, set)| set));
         sets.flat_map(|set| set.within(range)).collect()
     }
@@ -282,7 +282,7 @@ impl Pieces {
     }
 
     /// Begins to write the persons of a range, or to compare them, from the view that this returns.
-    pub(super) fn begin(&self, range: &Range<Place>) -> Result<View, IdentityError> {
+    pub(super) fn begin(&self, range: &Range<PersonKey>) -> Result<View, IdentityError> {
         let mut state = self.state.lock();
         let view = state.see()?;
         state.put_back();
@@ -298,7 +298,7 @@ impl Pieces {
 
     /// Ends what [`Pieces::begin`] began: the spans of `range` are these from now on. What is left of the range, of
     /// which there was no file, is still to be written.
-    pub(super) fn finish(&self, range: &Range<Place>, made: Vec<Span>) {
+    pub(super) fn finish(&self, range: &Range<PersonKey>, made: Vec<Span>) {
         let mut state = self.state.lock();
         let rest = made.last().map_or(range.start, |span| span.range.end)..range.end;
         let taken = state.renewing.take().map(|(_, taken)| taken).unwrap_or_default();
@@ -406,7 +406,7 @@ impl State {
     }
 
     /// Puts spans in the place of those of a range.
-    fn replace(&mut self, range: &Range<Place>, made: Vec<Span>) {
+    fn replace(&mut self, range: &Range<PersonKey>, made: Vec<Span>) {
         let first = self.spans.partition_point(|span| span.range.start < range.start);
         let end = self.spans.partition_point(|span| span.range.start < range.end);
         self.spans.splice(first..end.max(first), made);

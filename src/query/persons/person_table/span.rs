@@ -11,18 +11,18 @@ use uuid::Uuid;
 use crate::persons::person_table::schema::TableOf;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_identity::person_set::Place;
+use weir_identity::person_set::PersonKey;
 use weir_identity::view::Moment;
 use weir_storage::delta::DataFile;
 
 /// Where the first span begins and the last one ends.
-pub(super) const ALL: Range<Place> = (ProjectId(0), 0)..(ProjectId(i64::MAX), i64::MAX);
+pub(super) const ALL: Range<PersonKey> = (ProjectId(0), 0)..(ProjectId(i64::MAX), i64::MAX);
 
 /// What the name of a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileName {
     /// All persons of this range are in the file.
-    pub(super) range: Range<Place>,
+    pub(super) range: Range<PersonKey>,
     /// The sequence of the identity store that they are of.
     pub(super) as_of: u64,
 }
@@ -31,7 +31,7 @@ impl FileName {
     /// A name that no other file has.
     pub(super) fn unique(&self, kind: TableOf) -> String {
         let Range { start, end } = &self.range;
-        let place = |place: &Place| format!("{}.{}", place.0, place.1);
+        let place = |place: &PersonKey| format!("{}.{}", place.0, place.1);
         let id = Uuid::now_v7().simple();
         let (table, start, end) = (kind.name(), place(start), place(end));
         format!("{table}-{start}-{end}-{}-{id}.parquet", self.as_of)
@@ -67,7 +67,7 @@ pub(super) enum Trust {
 /// A range of persons.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
-    pub(super) range: Range<Place>,
+    pub(super) range: Range<PersonKey>,
     /// The files that hold its persons, which go when it is written anew. More than one only if it is unusable.
     pub(super) files: Vec<Arc<DataFile>>,
     /// The sequence of the identity store that the files are of.

@@ -10,7 +10,7 @@ use crate::persons::person_table::error::PersonsError;
 use crate::persons::person_table::schema::TableOf;
 use crate::persons::person_table::span::{FileName, Span, Trust};
 use weir_event::id::ProjectId;
-use weir_identity::person_set::Place;
+use weir_identity::person_set::PersonKey;
 use weir_identity::view::{Flow, Moment, View};
 use weir_storage::delta::DeltaTable;
 use weir_storage::store::StoreError;
@@ -24,7 +24,7 @@ pub(super) struct Writing<'a> {
     kind: TableOf,
     table: &'a DeltaTable,
     runtime: &'a Handle,
-    range: Range<Place>,
+    range: Range<PersonKey>,
     /// The sequence of the view that persons are read from.
     as_of: u64,
     /// The state of the view.
@@ -32,7 +32,7 @@ pub(super) struct Writing<'a> {
     rows_max: usize,
     made: Vec<Span>,
     /// Where the next file begins.
-    start: Place,
+    start: PersonKey,
 }
 
 impl<'a> Writing<'a> {
@@ -41,7 +41,7 @@ impl<'a> Writing<'a> {
         kind: TableOf,
         table: &'a DeltaTable,
         runtime: &'a Handle,
-        range: &Range<Place>,
+        range: &Range<PersonKey>,
         (as_of, moment): (u64, Moment),
         rows_max: usize,
     ) -> Self {
@@ -92,7 +92,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Ends a file, which has all persons up to `end`.
-    fn end(&mut self, draft: Draft, end: Place) -> Result<(), StoreError> {
+    fn end(&mut self, draft: Draft, end: PersonKey) -> Result<(), StoreError> {
         let (range, as_of, moment) = (self.start..end, self.as_of, self.moment);
         self.start = end;
         let mut files = Vec::new();
