@@ -28,6 +28,7 @@ mod runtime;
 pub mod schema;
 pub mod serve;
 pub mod transfer;
+pub mod worker;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,6 +63,9 @@ enum Command {
     /// Run the server
     #[command(after_help = SERVE_HELP)]
     Serve(Box<serve::ServeArgs>),
+    /// Execute parts of the queries of servers, on the files of their bucket
+    #[command(after_help = SERVE_HELP)]
+    Worker(Box<worker::WorkerArgs>),
     /// Run a SQL query on a data directory, through the running server if there is one
     Query(query::QueryArgs),
     /// Make the running server write all acknowledged events to files
@@ -117,10 +121,11 @@ pub fn run(
     let file = config_file(&arguments);
     let origins = Origins { arguments: &arguments, file: file.as_deref() };
     if let Some(file) = &file {
-        let with_file = |serve| config::with_file_defaults(serve, file);
-        let serve = command.find_subcommand("serve").cloned().map(with_file).transpose();
-        let serve = serve.map_err(anyhow::Error::msg)?;
-        command = command.mut_subcommand("serve", |plain| serve.unwrap_or(plain));
+        let name = if is_worker(&arguments) { "worker" } else { "serve" };
+        let with_file = |own| config::with_file_defaults(own, file);
+        let own = command.find_subcommand(name).cloned().map(with_file).transpose();
+        let own = own.map_err(anyhow::Error::msg)?;
+        command = command.mut_subcommand(name, |plain| own.unwrap_or(plain));
     }
     let matches = match command.try_get_matches_from(&arguments) {
         Ok(matches) => matches,
@@ -132,7 +137,12 @@ pub fn run(
         Command::Serve(args) => {
             let checked = args.settings.check();
             checked.map_err(|unusable| anyhow::Error::msg(origins.explain(&unusable)))?;
-            serve::run(*args, clock)
+            serve::run(*args, version, clock)
+        }
+        Command::Worker(args) => {
+            let checked = args.settings.check();
+            checked.map_err(|unusable| anyhow::Error::msg(origins.explain(&unusable)))?;
+            worker::run(*args, version, clock)
         }
         Command::Query(args) => query::run(args, clock),
         Command::Flush(args) => flush::run(&args),
@@ -166,10 +176,15 @@ fn refused(error: &clap::Error, origins: &Origins<'_>) -> Option<anyhow::Error> 
     Some(anyhow::anyhow!("{}: {text}", origins.of(setting)))
 }
 
+fn is_worker(arguments: &[std::ffi::OsString]) -> bool {
+    arguments.get(1).is_some_and(|command| command == "worker")
+}
+
 /// The path of the settings file: it is needed before clap parses the arguments, because the file sets the
 /// defaults.
 fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
-    if arguments.get(1).and_then(|command| command.to_str()) != Some("serve") {
+    let is_server = arguments.get(1).is_some_and(|command| command == "serve");
+    if !is_server && !is_worker(arguments) {
         return None;
     }
     let mut rest = arguments.iter().skip(2);

@@ -23,7 +23,8 @@ macro_rules! links {
          [limits]: self::limits\n\
          [operations]: self::operations\n[page]: self::page\n[persons]: self::persons\n\
          [postgres]: self::postgres\n[posthog]: self::posthog\n[queries]: self::queries\n[sdks]: self::sdks\n\
-         [settings]: self::settings\n[standby]: self::standby\n[tables]: self::tables\n"
+         [settings]: self::settings\n[standby]: self::standby\n[tables]: self::tables\n\
+         [workers]: self::workers\n"
     };
 }
 
@@ -62,6 +63,7 @@ pages! {
     postgres "guide/postgres.md" "metadata in PostgreSQL",
     bucket "guide/bucket.md" "tables in S3 or a compatible store, and what that costs",
     standby "guide/standby.md" "two servers without a disk of their own",
+    workers "guide/workers.md" "large queries over several machines",
     backup "guide/backup.md" "backup and restore",
     guarantees "guide/guarantees.md" "durability, damage, deletion",
     compatibility "guide/compatibility.md" "public paths, differences from PostHog, tested clients",

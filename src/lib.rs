@@ -12,6 +12,7 @@
 //!  product       insights                  lists, timelines, audiences, insights
 //!  page          web                       markup, charts and queries in addresses, as pure functions
 //!  answers       api                       the JSON of API responses and of query nodes, as types
+//!  nodes         cluster                   one query on several nodes
 //!  read path     query                     DataFusion over one snapshot; no layer below depends on DataFusion
 //!  write path    ingest                    from a body to the 200; independent of the read path, and vice versa
 //!  flags         evaluation                loads from the stores what a flag request needs
@@ -120,6 +121,10 @@
 //!    plan for little memory if that is used up, and stops when the client disconnects. A result in JSON is in memory as
 //!    a whole; files are encoded while they are sent ([`weir_query::kernel::files`]), and other readers take batches as
 //!    fast as they want ([`weir_query::kernel::engine::Engine::rows`]).
+//! 6. A query that reads many bytes is planned over the workers of the server, if it has any
+//!    ([`weir_query::kernel::distribution`], [`weir_cluster::coordinator::Coordinator`]): what our operators and functions
+//!    consist of is sent with the plan ([`weir_query::fragments`]), and each worker executes its part of every stage
+//!    ([`weir_cluster::service`]). What fails there is run again here.
 //!
 //! # Flag evaluation
 //!

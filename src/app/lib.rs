@@ -41,6 +41,7 @@ use weir_metadata::accounts::KeyId;
 use weir_metadata::postgres::MetadataAccess;
 use weir_metadata::standing::Standing;
 use weir_query::kernel::admission::Caller;
+use weir_query::kernel::distribution::Distribute;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::files::File;
@@ -70,14 +71,15 @@ impl App {
     ///
     /// An engine cannot be opened; the message is for the operator.
     pub fn open(
-        process: Process,
+        mut process: Process,
         policy: MetadataPolicy,
     ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
         Box::pin(async move {
+            let distribute = process.distribute.take();
             let stores = Stores::open(&process, TablesAccess::Write).await?;
             let (access, has_events) = (MetadataAccess::Write, stores.has_events());
             let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
-            let app = Self::compose(node, stores, Role::Serve).await?;
+            let app = Self::compose(node, stores, Role::Serve, distribute).await?;
             app.node.start_jobs();
             Ok(app)
         })
@@ -101,13 +103,18 @@ impl App {
             let (access, policy) = (MetadataAccess::Read, MetadataPolicy::Require);
             let start = MetadataStart { access, policy, has_events: stores.has_events() };
             let node = Node::open(process, start).await?;
-            Self::compose(node, stores, Role::Copy).await
+            Self::compose(node, stores, Role::Copy, None).await
         })
     }
 
-    async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {
+    async fn compose(
+        node: Node,
+        stores: Stores,
+        role: Role,
+        distribute: Option<Distribute>,
+    ) -> Result<Self, OpenError> {
         let node = Arc::new(node);
-        let shard = Arc::new(Shard::open(Arc::clone(&node), stores, role).await?);
+        let shard = Arc::new(Shard::open(Arc::clone(&node), stores, role, distribute).await?);
         shard.make_first_image().await?;
         shard.start_jobs(role)?;
         Ok(Self { engine: shard.engine.clone(), standing: None, shard, node })

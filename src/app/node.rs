@@ -22,6 +22,7 @@ use weir_insights::jobs::Jobs;
 use weir_insights::slow_questions::SlowQuestions;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::PersonalKey;
+use weir_query::kernel::distribution::Distribute;
 
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
@@ -67,6 +68,8 @@ pub struct Process {
     pub clock: Clock,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Gives the read path the nodes that execute parts of large queries, if there are any.
+    pub distribute: Option<Distribute>,
 }
 
 /// Process-wide handles.
@@ -115,7 +118,7 @@ impl std::fmt::Debug for TasksHandle {
 impl Node {
     /// Opens the metadata store and starts the pools.
     pub(super) async fn open(process: Process, start: MetadataStart) -> Result<Self, OpenError> {
-        let Process { config, tasks, runtimes, clock, metrics } = process;
+        let Process { config, tasks, runtimes, clock, metrics, distribute: _ } = process;
         let metadata = start.open(&config, &clock, &metrics).await?;
         let decoding = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let cpu = CpuPool::new("answer", cores())?;

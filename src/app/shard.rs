@@ -28,6 +28,7 @@ use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_ingest::recent::recent_keys;
 use weir_ingest::{Engines, Foundations, Pipeline};
+use weir_query::kernel::distribution::Distribute;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::sources::Sources;
 use weir_query::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
@@ -129,6 +130,7 @@ impl Shard {
         node: Arc<Node>,
         stores: Stores,
         role: Role,
+        distribute: Option<Distribute>,
     ) -> Result<Self, OpenError> {
         let Stores { tables, disk, store, identities, images, log } = stores;
         let Node { config, metadata, runtimes, clock, metrics, decoding, .. } = &*node;
@@ -177,8 +179,8 @@ impl Shard {
             spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(metrics));
-        let engine =
-            Engine::new(settings, sources, runtimes.query.clone(), clock.clone(), counted)?;
+        let (runtime, clock) = (runtimes.query.clone(), clock.clone());
+        let engine = Engine::new(settings, sources, runtime, clock.clone(), counted, distribute)?;
         let maintenance = Maintenance {
             settings: config.storage.clone(),
             store,

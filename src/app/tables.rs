@@ -240,6 +240,17 @@ fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<B
     BlockCache::open(&directory, Arc::new(OsDisk), limits, Arc::clone(metrics)).map(Some)
 }
 
+/// Lets the cache of a bucket leave space free on the disk.
+fn keep_cache(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
+    let Some(cache) = tables.cache().cloned() else { return Ok(()) };
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn_background_thread("bucket-cache", move || {
+        while shutdown.pause_thread(ROOM_INTERVAL) == Pause::Elapsed {
+            cache.make_room(0);
+        }
+    })
+}
+
 /// Starts the maintenance of a bucket: its cache leaves space free on the disk, and the bucket is probed regularly.
 ///
 /// # Errors
@@ -250,14 +261,7 @@ pub(super) fn keep(
     tables: &Tables,
     metrics: &Arc<Metrics>,
 ) -> Result<(), TaskError> {
-    if let Some(cache) = tables.cache().cloned() {
-        let shutdown = tasks.shutdown().clone();
-        tasks.spawn_background_thread("bucket-cache", move || {
-            while shutdown.pause_thread(ROOM_INTERVAL) == Pause::Elapsed {
-                cache.make_room(0);
-            }
-        })?;
-    }
+    keep_cache(tasks, tables)?;
     if let Some(objects) = tables.bucket() {
         let (shutdown, metrics) = (tasks.shutdown().clone(), Arc::clone(metrics));
         tasks.spawn("probe-bucket", async move {
@@ -268,6 +272,27 @@ pub(super) fn keep(
         });
     }
     Ok(())
+}
+
+/// The files of events for a node that executes parts of queries: those of a bucket, cached in the data directory.
+///
+/// # Errors
+///
+/// The bucket cannot be used.
+pub async fn of_worker(
+    config: &Config,
+    url: &BucketUrl,
+    tasks: &Tasks,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<dyn ObjectStore>, OpenError> {
+    let (data_dir, name) = (config.storage.data_dir.as_path(), events_spec().name);
+    let tables = in_bucket(config, url, TablesAccess::Read, clock, metrics).await?;
+    let cache = cache(&config.storage, metrics).map_err(OpenError::io(data_dir))?;
+    let tables = tables.with_cache(cache);
+    keep_cache(tasks, &tables)?;
+    let files = tables.reading(name).map_err(OpenError::io(data_dir))?.for_queries();
+    Ok(Arc::clone(files.objects()))
 }
 
 /// The specification of the events table.

@@ -8,6 +8,7 @@
 
 mod bounds;
 pub mod bucket;
+pub mod cluster;
 pub mod http;
 pub mod ingest;
 pub mod metadata;
@@ -44,6 +45,9 @@ pub struct Config {
     /// The port for clients of PostgreSQL.
     #[command(flatten, next_help_heading = "PostgreSQL port")]
     pub postgres_port: postgres_port::PostgresPortConfig,
+    /// Queries over several nodes.
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub cluster: cluster::ClusterConfig,
     /// The process log.
     #[command(flatten, next_help_heading = "Telemetry")]
     pub telemetry: telemetry::TelemetryConfig,
@@ -95,6 +99,13 @@ impl Config {
         }
         if let Some((settings, problem)) = self.postgres_port.problem() {
             return unusable(settings, problem);
+        }
+        if let Some((settings, problem)) = self.cluster.problem() {
+            return unusable(settings, problem);
+        }
+        if !self.cluster.cluster_workers.is_empty() && bucket.storage_url.is_none() {
+            let problem = "workers read files of a bucket: set storage-url".to_owned();
+            return unusable(&["cluster-workers", "storage-url"], problem);
         }
         Ok(())
     }
@@ -199,7 +210,7 @@ mod tests {
     use super::{Config, Origins, Unusable, variable};
 
     /// Settings without a range.
-    const UNBOUNDED: [&str; 15] = [
+    const UNBOUNDED: [&str; 22] = [
         "listen",
         "public-url",
         "trusted-proxies",
@@ -214,8 +225,17 @@ mod tests {
         "postgres-listen",
         "postgres-tls-cert",
         "postgres-tls-key",
+        "cluster-listen",
+        "cluster-url",
+        "cluster-workers",
+        "cluster-secret",
+        "cluster-tls-cert",
+        "cluster-tls-key",
+        "cluster-tls-ca",
         "log",
     ];
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     fn command() -> clap::Command {
         Config::augment_args(clap::Command::new("weir"))
@@ -241,6 +261,8 @@ mod tests {
         for file in [
             include_str!("../../scripts/deploy/pair.env"),
             include_str!("../../scripts/deploy/compose.yml"),
+            include_str!("../../scripts/deploy/workers.env"),
+            include_str!("../../scripts/deploy/workers.yml"),
         ] {
             let words = file.split(|letter: char| letter != '_' && !letter.is_ascii_uppercase());
             let named: Vec<&str> = words.filter(|word| word.starts_with("WEIR_")).collect();
@@ -356,9 +378,65 @@ mod tests {
                 Some("postgres-tls-key"),
             ),
         ] {
-            let found = parse(flags).expect("settings").check();
-            let first = found.as_ref().err().and_then(|unusable| unusable.settings.first());
-            assert_eq!(first.copied(), expected, "{flags:?}");
+            assert_eq!(unusable(flags), expected, "{flags:?}");
+        }
+    }
+
+    /// The first of the settings that cannot be used.
+    fn unusable(flags: &[&str]) -> Option<&'static str> {
+        let found = parse(flags).expect("settings").check();
+        found.err().and_then(|unusable| unusable.settings.first().copied())
+    }
+
+    #[test]
+    fn settings_of_a_cluster_are_checked_together() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+        for (flags, expected) in [
+            (&["--cluster-workers", "http://127.0.0.1:8100"][..], Some("cluster-workers")),
+            (&["--cluster-listen", "127.0.0.1:8100"], Some("cluster-secret")),
+            (
+                &["--cluster-listen", "127.0.0.1:8100", "--cluster-secret", "short"],
+                Some("cluster-secret"),
+            ),
+            (&["--cluster-listen", "127.0.0.1:8100", "--cluster-secret", SECRET], None),
+            (
+                &["--cluster-listen", "0.0.0.0:8100", "--cluster-secret", SECRET],
+                Some("cluster-listen"),
+            ),
+            (
+                &[
+                    "--cluster-listen=127.0.0.1:1",
+                    "--cluster-workers=http://10.0.0.6:1",
+                    "--cluster-secret",
+                    SECRET,
+                ],
+                Some("cluster-workers"),
+            ),
+            (
+                &[
+                    "--cluster-listen=127.0.0.1:1",
+                    "--cluster-workers=https://10.0.0.6:1",
+                    "--cluster-secret",
+                    SECRET,
+                    "--cluster-tls-ca",
+                    file,
+                ],
+                Some("cluster-url"),
+            ),
+            (&["--cluster-tls-cert", file], Some("cluster-tls-cert")),
+            (&["--cluster-tls-ca", "/nothing"], Some("cluster-tls-ca")),
+            (
+                &[
+                    "--cluster-listen=127.0.0.1:1",
+                    "--cluster-workers=https://a:1",
+                    "--cluster-url=https://b:1",
+                    "--cluster-secret",
+                    SECRET,
+                ],
+                Some("cluster-workers"),
+            ),
+        ] {
+            assert_eq!(unusable(flags), expected, "{flags:?}");
         }
     }
 

@@ -166,7 +166,8 @@ fn read(
     let runtimes = Runtimes { main: runtime.handle().clone(), query: runtime.handle().clone() };
     let answering = async {
         let (tasks, metrics) = (tasks.clone(), Arc::new(Metrics::new()));
-        let process = Process { config: settings, tasks, runtimes, clock, metrics };
+        let (config, distribute) = (settings, None);
+        let process = Process { config, tasks, runtimes, clock, metrics, distribute };
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.node.project(args.project)?;

@@ -29,14 +29,16 @@ use weir_base::config::bucket::LogPlace;
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
+use weir_cluster::node as cluster;
 use weir_http::limits::Limits;
 use weir_http::router::Router;
 use weir_http::routes::llms::Guide;
-use weir_http::standby::Standby;
+use weir_http::standby::{Refusing, Standby};
 use weir_metadata::Metadata;
 use weir_metadata::bootstrap::{FirstStart, Started};
 use weir_metadata::secrets::Seed;
 use weir_query::guard::complexity;
+use weir_query::kernel::distribution::Distribute;
 
 /// Time between checks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
@@ -48,7 +50,7 @@ const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
 const REFUSALS_SENT: Duration = Duration::from_secs(2);
 
 /// Longest time at shutdown for the threads to end.
-const THREADS_END: Duration = Duration::from_secs(10);
+pub(super) const THREADS_END: Duration = Duration::from_secs(10);
 
 /// Task polls after which a busy thread of the runtime polls sockets and timers again. One poll may evaluate
 /// flags for 200 us (`evaluation`); with tokio's default of 61 a socket could wait for 12 ms.
@@ -83,7 +85,7 @@ pub struct ServeArgs {
 /// # Errors
 ///
 /// A setting, the directory or an engine fails, or a thread panicked; the message is for the operator.
-pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
+pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Result<()> {
     let mut config = args.settings.clone();
     let keys =
         FirstStart { project_token: args.project_api_key, personal_key: args.personal_api_key };
@@ -101,13 +103,14 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     // counts as the first.
     let listener = main.block_on(listen(&config))?;
     let postgres = main.block_on(postgres::listen(&config))?;
+    let cluster = main.block_on(cluster::Node::listen(&config.cluster, version))?;
     let lock = lock(&config.storage.data_dir)?;
     let runtimes = Runtimes { main: main.handle().clone(), query: query.handle().clone() };
     let policy = match args.recreate_metadata {
         true => MetadataPolicy::Recreate,
         false => MetadataPolicy::Require,
     };
-    let start = Start { keys, config, policy, lock, listener, postgres };
+    let start = Start { keys, config, policy, lock, listener, postgres, cluster };
     let served = main.block_on(serve(start, runtimes, clock));
     let Served { app, back, lock, lease } = match served {
         Ok(Some(served)) => served,
@@ -156,7 +159,7 @@ fn create_private(data_dir: &Path) -> std::io::Result<()> {
 }
 
 /// Binds the server's socket. Clients that connect before it serves wait in the kernel's accept queue.
-async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
+pub(super) async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
     let address = config.http.listen;
     let data_dir = &config.storage.data_dir;
     let listener = TcpListener::bind(address).await;
@@ -175,7 +178,7 @@ fn served_by(data_dir: &Path) -> Option<u32> {
 }
 
 /// Creates the data directory if it is missing, and locks it.
-fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
+pub(super) fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
     let name = data_dir.display();
     create_private(data_dir).with_context(|| format!("cannot create {name}"))?;
     match DirectoryLock::take(data_dir).with_context(|| format!("cannot lock {name}"))? {
@@ -187,7 +190,7 @@ fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
     }
 }
 
-fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
+pub(super) fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
         .thread_name("query")
@@ -208,6 +211,21 @@ struct Start {
     listener: TcpListener,
     /// The socket of the PostgreSQL port, bound, if there is one.
     postgres: Option<postgres::Door>,
+    /// The port for parts of queries, if there is one.
+    cluster: Option<cluster::Node>,
+}
+
+/// Serves the port for parts of queries once the engine is made, until the front end shuts down, and gives the engine its
+/// workers.
+fn distribute(
+    node: cluster::Node,
+    runtimes: &Runtimes,
+    front: &Tasks,
+    metrics: &Arc<Metrics>,
+) -> Distribute {
+    tracing::info!(url = node.url(), "executes parts of queries for other nodes");
+    let (query, shutdown) = (runtimes.query.clone(), front.shutdown().clone());
+    node.distribute(cluster::Process { query, shutdown, metrics: Arc::clone(metrics) })
 }
 
 /// State after the last request was answered.
@@ -225,7 +243,7 @@ struct Served {
 /// Opens the engines, serves and drains. If the log is in a bucket, the server first waits on standby until it holds
 /// the lease; `None` if it was stopped before that.
 async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result<Option<Served>> {
-    let Start { keys, config, policy, mut lock, mut listener, postgres } = start;
+    let Start { keys, config, policy, mut lock, mut listener, postgres, cluster } = start;
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
@@ -241,12 +259,14 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         held.keep(&back);
         lease = Some(held);
     }
+    let distribute = cluster.map(|node| distribute(node, &runtimes, &front, &metrics));
     let process = Process {
         config,
         tasks: back.clone(),
         runtimes,
         clock: clock.clone(),
         metrics: Arc::clone(&metrics),
+        distribute,
     };
     let app = open(process, policy, lease.as_ref()).await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -365,7 +385,8 @@ impl Standing<'_> {
         clock: &Clock,
     ) -> anyhow::Result<Option<Held>> {
         let tasks = Tasks::new(self.runtime.clone());
-        let handler = Arc::new(Standby { metrics: Arc::clone(self.metrics) });
+        let handler =
+            Arc::new(Standby { metrics: Arc::clone(self.metrics), refusing: Refusing::Standby });
         let metrics = Arc::clone(self.metrics);
         let refusing =
             weir_http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
@@ -406,7 +427,7 @@ async fn taken_over(app: &App, lease: Option<&Held>) {
 }
 
 /// Installs handlers for SIGTERM and SIGINT at the call. The future resolves at the first signal.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -1,4 +1,5 @@
-//! Responses of a standby server while another one is active: [`Standby`].
+//! Responses of a process that serves no requests but probes: a standby server while another one is active, and a worker
+//! ([`Standby`]).
 
 use std::sync::Arc;
 
@@ -16,6 +17,17 @@ use weir_base::telemetry::metrics::Metrics;
 pub struct Standby {
     /// The metrics of the process.
     pub metrics: Arc<Metrics>,
+    /// Why it refuses everything else.
+    pub refusing: Refusing,
+}
+
+/// Why a process refuses requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusing {
+    /// Another server is active.
+    Standby,
+    /// It executes parts of queries behind another port.
+    Worker,
 }
 
 /// The endpoint of a request to a standby.
@@ -25,6 +37,8 @@ pub enum Endpoint {
     Liveness,
     /// `/metrics`.
     Metrics,
+    /// `/_readiness`, which succeeds in a worker.
+    Readiness,
     /// Any other path.
     Other,
 }
@@ -36,9 +50,10 @@ impl Handler for Standby {
         let (route, label) = match path.trim_end_matches('/') {
             "/_liveness" => (Endpoint::Liveness, "liveness"),
             "/metrics" => (Endpoint::Metrics, "metrics"),
+            "/_readiness" => (Endpoint::Readiness, "readiness"),
             _ => (Endpoint::Other, "standby"),
         };
-        let is_probe = matches!(route, Endpoint::Liveness) || path.starts_with("/_readiness");
+        let is_probe = matches!(route, Endpoint::Liveness | Endpoint::Readiness);
         Matched { route, label, is_routine: true, is_probe }
     }
 
@@ -46,9 +61,17 @@ impl Handler for Standby {
         match route {
             Endpoint::Liveness => health::liveness(),
             Endpoint::Metrics => health::metrics(&self.metrics),
-            Endpoint::Other => {
-                let detail = "This server stands by. Another one serves.";
-                Problem::new(Kind::Unavailable, "standing_by", detail).into()
+            Endpoint::Readiness if self.refusing == Refusing::Worker => health::liveness(),
+            Endpoint::Readiness | Endpoint::Other => {
+                let (code, detail) = match self.refusing {
+                    Refusing::Standby => {
+                        ("standing_by", "This server stands by. Another one serves.")
+                    }
+                    Refusing::Worker => {
+                        ("worker", "This is a worker, which executes parts of queries of servers.")
+                    }
+                };
+                Problem::new(Kind::Unavailable, code, detail).into()
             }
         }
     }

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::IdentityError;
 use crate::survivors::{Key, Opening, Seen, Survivors};
-use crate::view::View;
+use crate::view::{Flow, View};
 use weir_event::id::{PersonId, ProjectId};
 
 /// Uuids of persons that were split, or deleted while they had several distinct ids.
@@ -56,6 +56,31 @@ pub struct Overrides {
     /// At least those of the view. Resolving a person that was not split yet by distinct id is also right.
     splits: Arc<Splits>,
     has_any: bool,
+}
+
+/// The overrides of one project as of one state, for processes that do not have the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverrideMap {
+    /// The person that replaces each person that was merged.
+    pub survivors: HashMap<Uuid, Uuid>,
+    /// Persons whose events may belong to several persons, by their distinct ids.
+    pub splits: HashSet<Uuid>,
+}
+
+impl OverrideMap {
+    /// The person that replaces `person`, if one does. See [`Overrides::get`].
+    pub fn get(&self, person: Uuid) -> Option<Uuid> {
+        self.survivors.get(&person).copied()
+    }
+
+    /// The person that an event stored with `person` belongs to, if it is another one. See [`Overrides::of_event`].
+    pub fn of_event(&self, project: ProjectId, person: Uuid, distinct_id: &str) -> Option<Uuid> {
+        if !self.splits.contains(&person) {
+            return self.get(person);
+        }
+        let own = PersonId::of(project, distinct_id).0;
+        Some(self.get(own).unwrap_or(own)).filter(|owner| *owner != person)
+    }
 }
 
 impl Overrides {
@@ -122,6 +147,27 @@ impl Overrides {
     /// Whether every event belongs to the person that it was stored with.
     pub fn is_empty(&self) -> bool {
         !self.has_any && self.splits.0.is_empty()
+    }
+
+    /// The overrides of a project as a value; `None` if it has more than `entries_max` of a kind.
+    pub fn map_of(
+        &self,
+        project: ProjectId,
+        entries_max: usize,
+    ) -> Result<Option<OverrideMap>, IdentityError> {
+        let splits = self.splits.0.get(&project).map(|own| HashSet::clone(own)).unwrap_or_default();
+        let mut survivors = HashMap::new();
+        if self.has_any {
+            self.view.scan_overrides_of(project, |(_, person), survivor| {
+                survivors.insert(person, survivor);
+                Ok(match survivors.len() > entries_max {
+                    true => Flow::Break(()),
+                    false => Flow::Continue(()),
+                })
+            })?;
+        }
+        let fits = survivors.len() <= entries_max && splits.len() <= entries_max;
+        Ok(fits.then_some(OverrideMap { survivors, splits }))
     }
 
     /// All entries `((project, person), survivor)` in the order of their keys.

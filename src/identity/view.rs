@@ -467,9 +467,26 @@ impl View {
     /// uuid, until `visit` breaks.
     pub(super) fn scan_overrides(
         &self,
+        visit: impl FnMut((ProjectId, Uuid), Uuid) -> Result<Flow, IdentityError>,
+    ) -> Result<(), IdentityError> {
+        self.scan_overrides_from(b"", visit)
+    }
+
+    /// The same of one project.
+    pub(super) fn scan_overrides_of(
+        &self,
+        project: ProjectId,
+        visit: impl FnMut((ProjectId, Uuid), Uuid) -> Result<Flow, IdentityError>,
+    ) -> Result<(), IdentityError> {
+        self.scan_overrides_from(&codec::key(project, &[]), visit)
+    }
+
+    fn scan_overrides_from(
+        &self,
+        prefix: &[u8],
         mut visit: impl FnMut((ProjectId, Uuid), Uuid) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
-        for entry in self.reading.prefix(|tables| &tables.overrides, b"")? {
+        for entry in self.reading.prefix(|tables| &tables.overrides, prefix)? {
             let (key, survivor) = entry?.into_inner()?;
             let key = codec::decode_override_key(&key)?;
             if visit(key, codec::uuid(&survivor, "override")?)?.is_break() {

@@ -11,6 +11,7 @@ pub mod merge;
 pub mod places;
 pub mod promoted;
 pub(super) mod pruning;
+pub(super) mod resolve_person;
 pub(super) mod row_filter;
 pub(super) mod scoped;
 pub mod session_columns;

@@ -28,7 +28,7 @@ mod functions;
 mod held;
 mod ignored;
 mod in_lists;
-mod operators;
+pub(super) mod operators;
 mod running;
 mod sizes;
 mod statement;
@@ -50,6 +50,8 @@ use datafusion::optimizer::AnalyzerRule;
 
 pub(super) use crate::guard::running::{Running, StopFunctions};
 pub(super) use crate::guard::statement::check;
+
+pub(super) use crate::guard::batches::{BOUND_BATCHES, bounded_batches};
 
 use crate::guard::batches::{BATCH_BYTES, BoundBatches};
 use crate::guard::function::Guarded;
@@ -187,6 +189,28 @@ fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
                 .to_owned(),
         )),
         false => Ok(()),
+    }
+}
+
+/// The function in limits; `None` if `function` has none.
+pub(super) fn unguarded(function: &ScalarUDF) -> Option<&ScalarUDF> {
+    function.inner().downcast_ref::<Guarded>().map(Guarded::inner)
+}
+
+/// A function with its limits, of which [`unguarded`] is `inner`.
+///
+/// # Errors
+///
+/// Functions of this name have no limits.
+pub(super) fn guarded_function(
+    inner: ScalarUDF,
+    values: &Arc<dyn MemoryPool>,
+) -> Result<ScalarUDF> {
+    match operators::rule(&inner).map_or_else(|| class(inner.name()), Some) {
+        Some(Class::Guarded(rule)) => {
+            Ok(ScalarUDF::new_from_impl(Guarded::new(Arc::new(inner), rule, values)))
+        }
+        _ => Err(DataFusionError::Plan(format!("{} has no limits", inner.name()))),
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod dialect;
 pub mod events;
 pub mod filter;
+pub mod fragments;
 pub mod functions;
 pub mod guard;
 pub mod kernel;

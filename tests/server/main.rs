@@ -136,3 +136,4 @@ mod validations;
 mod version;
 mod views;
 mod wire;
+mod workers;

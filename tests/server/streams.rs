@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::harness::{KEY, TOKEN, TestServer, binary, patiently};
 use crate::limits::{FREED_AT_ONCE, peak_mib};
 use crate::sdk::tools;
+use crate::support::certificates::Certificates;
 
 const QUERY: &str = "/api/projects/1/query/";
 const FORMATS: [&str; 4] = ["csv", "jsonl", "parquet", "arrow"];
@@ -371,55 +372,37 @@ fn a_stream_is_of_the_moment_when_it_began() {
 /// haproxy with TLS in front of a server, with a certificate of an authority that no system knows.
 struct Secure {
     process: std::process::Child,
-    directory: tempfile::TempDir,
+    certificates: Certificates,
     url: String,
 }
 
 impl Secure {
     fn start(server: &TestServer) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let make = |arguments: &[&str]| {
-            let mut command = Command::new("openssl");
-            let made = command.current_dir(directory.path()).args(arguments).output();
-            let made = made.expect("openssl: scripts/test.sh installs it");
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        };
-        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
-        for (name, subject) in [("ca", "/CN=authority"), ("other", "/CN=other authority")] {
-            let (file, secret) = (format!("{name}.pem"), format!("{name}.key"));
-            let own = ["-subj", subject, "-keyout", &secret, "-out", &file];
-            make(&[&["req", "-x509"][..], &key, &own].concat());
-        }
-        let own = ["-subj", "/CN=weir", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"];
-        let signed = ["basicConstraints=CA:FALSE", "-CA", "ca.pem", "-CAkey", "ca.key"];
-        let files = ["-keyout", "server.key", "-out", "server.crt"];
-        make(&[&["req", "-x509"][..], &key, &own, &signed, &files].concat());
-        let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect(name);
-        std::fs::write(
-            directory.path().join("server.pem"),
-            read("server.crt") + &read("server.key"),
-        )
-        .expect("a file");
+        let certificates = Certificates::new();
+        let directory = certificates.directory();
+        let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect(name);
+        let both = read("server.crt") + &read("server.key");
+        std::fs::write(directory.join("server.pem"), both).expect("a file");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a free port");
         let configuration = format!(
             "defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n\
              frontend tls\n  bind {address} ssl crt {}\n  default_backend weir\n\
              backend weir\n  server weir {}\n",
-            directory.path().join("server.pem").display(),
+            directory.join("server.pem").display(),
             server.client().address()
         );
-        std::fs::write(directory.path().join("haproxy.cfg"), configuration).expect("a file");
+        std::fs::write(directory.join("haproxy.cfg"), configuration).expect("a file");
         let mut command = Command::new("haproxy");
-        command.arg("-db").arg("-f").arg(directory.path().join("haproxy.cfg"));
+        command.arg("-db").arg("-f").arg(directory.join("haproxy.cfg"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("haproxy: scripts/test.sh installs it");
         patiently(|| TcpStream::connect(address).ok()).expect("it listens");
-        Self { process, directory, url: format!("https://{address}") }
+        Self { process, certificates, url: format!("https://{address}") }
     }
 
     fn file(&self, name: &str) -> String {
-        self.directory.path().join(name).display().to_string()
+        self.certificates.file(name).display().to_string()
     }
 }
 

@@ -2,7 +2,9 @@
 //! persons with what is known of them.
 
 pub(crate) mod bucket;
+pub(crate) mod certificates;
 pub(crate) mod forms;
 pub(crate) mod postgres;
 pub(crate) mod spring;
+pub(crate) mod workers;
 pub(crate) mod world;

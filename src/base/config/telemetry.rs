@@ -21,11 +21,12 @@ const CRATES: [&str; 12] = [
 
 /// Names that a log filter may have after `weir::`, and where these modules are. Entries have the path of their module as
 /// their target, such as `weir_storage::wal`, but those about requests, whose target is `weir::http`.
-pub(crate) const MODULES: [(&str, &str); 28] = [
+pub(crate) const MODULES: [(&str, &str); 29] = [
     ("api", "weir_api"),
     ("app", "weir_app"),
     ("cli", "weir::cli"),
     ("clock", "weir_base::clock"),
+    ("cluster", "weir_cluster"),
     ("config", "weir_base::config"),
     ("disk", "weir_disk"),
     ("error", "weir_base::error"),

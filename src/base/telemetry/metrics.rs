@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::telemetry::cluster::ClusterMetrics;
 use crate::telemetry::postgres_port::PortMetrics;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::refused::Refused;
@@ -202,6 +203,8 @@ pub struct Metrics {
     pub corruptions: Family<PlaceLabels, Counter>,
     /// Those of the PostgreSQL port.
     pub postgres: PortMetrics,
+    /// Those of queries over several nodes.
+    pub cluster: ClusterMetrics,
     /// Refused requests by reason, for the page; not in the text.
     pub refused: Refused,
     /// How fast [`Metrics::events_accepted`] has grown, for the page; not in the text.
@@ -263,6 +266,7 @@ impl Metrics {
             scheduled_changes: Family::default(),
             corruptions: Family::default(),
             postgres: PortMetrics::default(),
+            cluster: ClusterMetrics::default(),
             refused: Refused::default(),
             accepted_lately: Rates::default(),
         };
@@ -273,6 +277,7 @@ impl Metrics {
         metrics.register_standby();
         metrics.register_query();
         metrics.postgres.register(&mut metrics.registry);
+        metrics.cluster.register(&mut metrics.registry);
         metrics
     }
 

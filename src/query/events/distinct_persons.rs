@@ -14,7 +14,8 @@ use datafusion::logical_expr::{
     Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias,
 };
 
-use crate::events::table::{OWN_EVENTS, RESOLVE_PERSON};
+use crate::events::resolve_person::RESOLVE_PERSON;
+use crate::events::table::OWN_EVENTS;
 use crate::persons::person_numbers::PersonNumbers;
 
 /// The column with the person of an event.

@@ -166,6 +166,18 @@ impl ScopedExec {
     }
 }
 
+impl ScopedExec {
+    /// Which rows pass.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The number of columns that it passes on.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+}
+
 impl DisplayAs for ScopedExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ScopedExec: project={}", self.scope.project.0)?;

@@ -4,8 +4,8 @@
 use std::iter;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::catalog::{Session, TableProvider};
@@ -17,18 +17,15 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, Volatility,
-    create_udf,
-};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::ident;
-use uuid::Uuid;
 
 use crate::events::promoted::Promoted;
+use crate::events::resolve_person::{ResolvePerson, Survivors};
 use crate::events::row_filter::is_row_filter;
 use crate::events::scoped::{PROJECT, Scope, ScopedExec};
 use crate::events::{deleted, promoted, pruning, row_filter, scoped};
@@ -38,7 +35,6 @@ use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_event::promotion::Promotion;
-use weir_identity::IdentityError;
 use weir_identity::deletions::Deletions;
 use weir_identity::overrides::Overrides;
 use weir_storage::delta::DataFile;
@@ -59,9 +55,6 @@ pub const PERSON_NUMBER: &str = "person_number";
 
 /// The name of a project's events below the view on them, with persons as stored.
 pub(crate) const OWN_EVENTS: &str = "own_events";
-
-/// The function that returns the current person of an event.
-pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
 
 /// What queries see of the events of a project.
 pub(crate) struct Shown<'s> {
@@ -108,7 +101,11 @@ pub(crate) fn event_tables(
     let number = numbers.of_event(stored_with.clone()).alias(PERSON_NUMBER);
     // Only overrides of this project may influence the plan, as EXPLAIN shows it.
     let person = match overrides.concerns(project) {
-        true => resolve_person(project, overrides, stored_with).alias("person_id"),
+        true => {
+            let resolve =
+                ResolvePerson::function(project, Survivors::Store(overrides), stored_with.len());
+            resolve.call(stored_with).alias("person_id")
+        }
         false => ident("person_id"),
     };
     let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
@@ -347,64 +344,4 @@ fn with_positions(rows: &Rows, width: usize) -> Rows {
     let positions: ArrayRef = Arc::new(rows.positions());
     rows.columns.push(Some(positions));
     rows
-}
-
-/// `resolve_person(person_id[, distinct_id])`: the person after the merges and splits since the event was stored.
-fn resolve_person(project: ProjectId, overrides: Arc<Overrides>, arguments: Vec<Expr>) -> Expr {
-    let resolve = ResolvePerson { project, overrides };
-    let invoke = move |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let missing = || DataFusionError::Internal("resolve_person takes a person".to_owned());
-        let persons = arrays.first().ok_or_else(missing)?;
-        let resolved = resolve.resolve(persons, arrays.get(1));
-        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(ColumnarValue::Array(resolved))
-    };
-    let takes = vec![DataType::Utf8View; arguments.len()];
-    let (gives, volatility) = (DataType::Utf8View, Volatility::Immutable);
-    create_udf(RESOLVE_PERSON, takes, gives, volatility, Arc::new(invoke)).call(arguments)
-}
-
-struct ResolvePerson {
-    project: ProjectId,
-    overrides: Arc<Overrides>,
-}
-
-impl ResolvePerson {
-    fn resolve(
-        &self,
-        persons: &ArrayRef,
-        distinct_ids: Option<&ArrayRef>,
-    ) -> Result<ArrayRef, IdentityError> {
-        let texts = persons.as_string_view();
-        let distinct_ids = distinct_ids.map(|ids| ids.as_string_view());
-        let other = |row: usize, person: &str| {
-            let Ok(uuid) = Uuid::try_parse(person) else { return Ok(None) };
-            match distinct_ids {
-                Some(ids) => self.overrides.of_event(self.project, uuid, ids.value(row)),
-                None => self.overrides.get(self.project, uuid),
-            }
-        };
-        let mut others = Vec::new();
-        for (row, person) in texts.iter().enumerate() {
-            if let Some(other) = person.map(|person| other(row, person)).transpose()?.flatten() {
-                others.push((row, other));
-            }
-        }
-        if others.is_empty() {
-            return Ok(Arc::clone(persons));
-        }
-        let mut others = others.into_iter().peekable();
-        let mut resolved = StringViewBuilder::with_capacity(texts.len());
-        for (row, person) in texts.iter().enumerate() {
-            match (others.next_if(|(own, _)| *own == row), person) {
-                (Some((_, other)), _) => {
-                    resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));
-                }
-                (None, Some(person)) => resolved.append_value(person),
-                (None, None) => resolved.append_null(),
-            }
-        }
-        Ok(Arc::new(resolved.finish()))
-    }
 }

@@ -13,8 +13,18 @@ use crate::functions::json;
 
 /// The text of the property with this key in the JSON texts of an expression.
 pub(crate) fn json_property(texts: Expr, key: &str) -> Expr {
+    function().call(vec![texts, lit(key)])
+}
+
+/// The function.
+pub(crate) fn function() -> ScalarUDF {
     let inner = datafusion_functions_json::udfs::json_as_text_udf();
-    ScalarUDF::new_from_impl(Property { inner }).call(vec![texts, lit(key)])
+    ScalarUDF::new_from_impl(Property { inner })
+}
+
+/// Whether it is this function.
+pub(crate) fn is_it(function: &ScalarUDF) -> bool {
+    function.inner().is::<Property>()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

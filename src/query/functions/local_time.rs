@@ -27,6 +27,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+pub(crate) use crate::functions::local_time::clocks::LocalTimeContent;
+
 use crate::functions::local_time::clocks::Work;
 use crate::kernel::rewritten::{columns_of, map_named};
 

@@ -11,6 +11,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serde::{Deserialize, Serialize};
 
 use weir_event::number::Number;
 
@@ -50,17 +51,28 @@ pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+/// Which of the functions it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Kind {
     Double,
     Checked,
     Wide,
 }
 
 fn of(kind: Kind, text: Expr) -> Expr {
+    function(kind).call(vec![text])
+}
+
+/// Which of the functions `function` is; `None` if none.
+pub(crate) fn kind_of(function: &ScalarUDF) -> Option<Kind> {
+    function.inner().downcast_ref::<NumberOfText>().map(|own| own.kind)
+}
+
+/// One of the functions.
+pub(crate) fn function(kind: Kind) -> ScalarUDF {
     let texts = vec![DataType::Utf8View, DataType::Utf8, DataType::LargeUtf8];
     let signature = Signature::uniform(1, texts, Volatility::Immutable);
-    ScalarUDF::new_from_impl(NumberOfText { kind, signature }).call(vec![text])
+    ScalarUDF::new_from_impl(NumberOfText { kind, signature })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -55,6 +55,9 @@ const UNNESTED_BYTES_MAX: usize = 128 << 20;
 /// Number of copies that a window holds of its input: as batches, and as one batch.
 const WINDOW_COPIES: usize = 2;
 
+/// The name of the rule [`BoundBatches`].
+pub(crate) const BOUND_BATCHES: &str = "bound_batches";
+
 /// Physical optimizer rule that inserts [`BoundedExec`] below each operator. It runs last, since other rules depend on
 /// which operators follow each other.
 #[derive(Debug)]
@@ -69,26 +72,12 @@ impl PhysicalOptimizerRule for BoundBatches {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_up(|node| {
-            if node.is::<BoundedExec>() || node.children().is_empty() {
-                return Ok(Transformed::no(node));
-            }
-            let children = node.children().into_iter().enumerate();
-            let children = children.map(|(at, child)| self.bounded(child, Use::of(&node, at)));
-            let children: Vec<_> = children.collect();
-            let changed =
-                children.iter().zip(node.children()).any(|(new, old)| !Arc::ptr_eq(new, old));
-            if !changed {
-                return Ok(Transformed::no(node));
-            }
-            let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-            Ok(Transformed::yes(node.replace_children(children, keep)?))
-        })?;
+        let plan = plan.transform_up(|node| self.below(node))?;
         Ok(self.bounded(&plan.data, Use::Copied))
     }
 
     fn name(&self) -> &str {
-        "bound_batches"
+        BOUND_BATCHES
     }
 
     fn schema_check(&self) -> bool {
@@ -96,7 +85,47 @@ impl PhysicalOptimizerRule for BoundBatches {
     }
 }
 
+/// A plan that was made without [`BoundBatches`], with its operators, up to those at which `is_end`: what is below them
+/// is executed elsewhere.
+///
+/// # Errors
+///
+/// An operator refuses its inputs: a bug.
+pub(crate) fn bounded_batches(
+    plan: Arc<dyn ExecutionPlan>,
+    rows: &Arc<dyn MemoryPool>,
+    is_end: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let rule = BoundBatches { pool: Arc::clone(rows) };
+    let down = |node: Arc<dyn ExecutionPlan>| {
+        let next =
+            if is_end(&node) { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
+        Ok(Transformed::new(node, false, next))
+    };
+    let up = |node: Arc<dyn ExecutionPlan>| match is_end(&node) {
+        true => Ok(Transformed::no(node)),
+        false => rule.below(node),
+    };
+    Ok(plan.transform_down_up(down, up)?.data)
+}
+
 impl BoundBatches {
+    /// The operator with bounds on what its inputs pass on.
+    fn below(&self, node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        if node.is::<BoundedExec>() || node.children().is_empty() {
+            return Ok(Transformed::no(node));
+        }
+        let children = node.children().into_iter().enumerate();
+        let children = children.map(|(at, child)| self.bounded(child, Use::of(&node, at)));
+        let children: Vec<_> = children.collect();
+        let changed = children.iter().zip(node.children()).any(|(new, old)| !Arc::ptr_eq(new, old));
+        if !changed {
+            return Ok(Transformed::no(node));
+        }
+        let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        Ok(Transformed::yes(node.replace_children(children, keep)?))
+    }
+
     fn bounded(&self, input: &Arc<dyn ExecutionPlan>, used: Use) -> Arc<dyn ExecutionPlan> {
         let schema = input.schema();
         let mut types = schema.fields().iter().map(|field| field.data_type());

@@ -2,6 +2,8 @@
 //! values behind views, and matches with costly patterns, or of texts returned by functions. Types of a large fixed
 //! width are refused. `+`, `-` and `*` of integers become functions that report an overflow.
 
+pub(crate) mod content;
+
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};

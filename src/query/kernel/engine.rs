@@ -15,14 +15,17 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use tokio::runtime::Handle;
 
+use crate::fragments::FragmentRuntime;
 use crate::guard::{Pools, Running};
 use crate::kernel::admission::{Admission, Caller, Permit, Work};
+use crate::kernel::distribution::{Distribute, Distribution};
 use crate::kernel::error::{QueryError, given_up};
 use crate::kernel::planners::{Planners, Planning};
+use crate::kernel::run::Answer;
 use crate::kernel::sources::Sources;
 use crate::kernel::usage::Usage;
 use crate::kernel::view::{State, View};
-use crate::kernel::{cacheable, explain, session, spill, usage};
+use crate::kernel::{cacheable, explain, run, session, usage};
 use crate::output::format::Format;
 use crate::output::lists;
 use crate::output::lists::{Layout, Lists, Took};
@@ -73,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) usage: Usage,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
+    /// Other nodes that execute parts of large queries, if there are any.
+    pub(crate) distribution: Option<Arc<dyn Distribution>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -82,7 +87,8 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine that runs on `runtime`, which should be dedicated to it: queries are CPU-bound.
+    /// An engine that runs on `runtime`, which should be dedicated to it: queries are CPU-bound. `distribute` gives it the
+    /// nodes that execute parts of large queries.
     ///
     /// # Errors
     ///
@@ -93,12 +99,14 @@ impl Engine {
         runtime: Handle,
         clock: Clock,
         metrics: Arc<Metrics>,
+        distribute: Option<Distribute>,
     ) -> Result<Self, QueryError> {
-        let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
-        let pools = Pools::beside(bytes);
-        let spilling = session::environment(&settings, &sources, bytes)?;
-        let without_files = spill::without(&spilling)?;
-        let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
+        let (files, threads) = (sources.store.table().store(), runtime.metrics().num_workers());
+        let (base, pools, spilling) =
+            session::base(&settings, files, sources.spill.as_deref(), threads)?;
+        let distribution = distribute.map(|distribute| {
+            distribute.make(FragmentRuntime::over(base.clone(), pools.clone(), clock.clone()))
+        });
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
         let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
@@ -120,6 +128,7 @@ impl Engine {
             usage: Usage::default(),
             clock,
             metrics,
+            distribution,
         };
         Ok(Self { shared: Arc::new(shared), caller: Caller::Operator, held: None })
     }
@@ -246,7 +255,30 @@ impl Engine {
             // One row more than the limit, so that a result that exceeds it is detected instead of silently truncated.
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        let mut answer = self.begin(query, None);
+        let mut answer = self.begin(query.clone(), None);
+        match self.gather(&mut answer, rows_max).await {
+            // Nothing of it has been used.
+            Err(error) if answer.is_over_nodes() && !error.is_final() => {
+                drop(answer);
+                let mut answer = self.begin_alone(query);
+                let (batches, size, reserved) = self.gather(&mut answer, rows_max).await?;
+                run::note_failure(&self.shared, &error.to_string());
+                let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
+                Ok(GatheredRows { schema, batches, size, held })
+            }
+            gathered => {
+                let (batches, size, reserved) = gathered?;
+                let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
+                Ok(GatheredRows { schema, batches, size, held })
+            }
+        }
+    }
+
+    async fn gather(
+        &self,
+        answer: &mut Answer,
+        rows_max: usize,
+    ) -> Result<(Vec<RecordBatch>, Size, Gathered), QueryError> {
         let mut reserved = Gathered::new(&self.shared.pools.rows);
         let (mut batches, mut size) = (Vec::new(), Size::default());
         while let Some(batch) = answer.next().await {
@@ -258,8 +290,7 @@ impl Engine {
             reserved.add(&batch)?;
             batches.push(batch);
         }
-        let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
-        Ok(GatheredRows { schema, batches, size, held })
+        Ok((batches, size, reserved))
     }
 
     /// Waits until every event acknowledged before the call can be read.

@@ -141,6 +141,11 @@ impl QueryError {
         }
     }
 
+    /// Whether it is the same wherever the query runs.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::TooManyRows(_) | Self::TooManyRowsOfSql(_))
+    }
+
     pub(crate) fn outcome(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "invalid",

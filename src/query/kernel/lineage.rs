@@ -10,7 +10,8 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, TableScan};
 
-use crate::events::table::{OWN_EVENTS, RESOLVE_PERSON};
+use crate::events::resolve_person::RESOLVE_PERSON;
+use crate::events::table::OWN_EVENTS;
 use weir_event::dictionary;
 use weir_event::dictionary::{EVENTS, SESSIONS, Table};
 

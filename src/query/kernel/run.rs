@@ -5,6 +5,7 @@
 //! ([`sparing`]), and only that second plan spills.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -12,7 +13,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::execution::{SessionState, TaskContext};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -20,15 +21,17 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::events::distinct_persons;
+use crate::fragments::contained;
 use crate::guard;
 use crate::guard::{Running, StopFunctions};
-use crate::kernel::admission::{Permit, Work};
+use crate::kernel::admission::Permit;
 use crate::kernel::apart::spawned;
+use crate::kernel::distribution::{Candidate, Distribution, Planned};
 use crate::kernel::engine::{Engine, Shared};
 use crate::kernel::error::QueryError;
-use crate::kernel::lineage;
 use crate::kernel::planners::broken_down;
 use crate::kernel::sparing::sparing;
+use crate::kernel::{admission, distribution, lineage};
 use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
 use weir_event::id::ProjectId;
 
@@ -57,7 +60,7 @@ impl Engine {
     /// The same in a slot of the kind that SQL takes, for queries that read very many events, so that one slot is left
     /// for lists.
     pub async fn compute(&self, query: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
-        let permit = self.permit_for(Work::Sql).await?;
+        let permit = self.permit_for(admission::Work::Sql).await?;
         let (_, batches) = self.begin(query, Some(permit)).gathered().await?;
         Ok(batches)
     }
@@ -69,7 +72,7 @@ impl Engine {
         rows_max: usize,
         bytes_max: usize,
     ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
-        let permit = self.permit_for(Work::Sql).await?;
+        let permit = self.permit_for(admission::Work::Sql).await?;
         let mut answer = self.begin(query, Some(permit));
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0_usize, 0_usize);
         while let Some(batch) = answer.next().await {
@@ -111,16 +114,27 @@ impl Engine {
         let planned = self.prepared(project, planning).await?;
         let schema =
             lineage::described(planned.query.logical_plan(), planned.query.schema().inner());
-        let answer = self.begin_with(planned.query, Some(planned.permit), ROWS_QUEUE);
+        let answer = self.begin_with(planned.query, Some(planned.permit), ROWS_QUEUE, true);
         Ok(Answer { schema, is_of_query: true, ..answer })
     }
 
     /// Starts to run `query` in the slot of `permit`; without a permit, in a slot that the caller holds.
     pub(crate) fn begin(&self, query: DataFrame, permit: Option<Permit>) -> Answer {
-        self.begin_with(query, permit, ANSWER_QUEUE)
+        self.begin_with(query, permit, ANSWER_QUEUE, true)
     }
 
-    fn begin_with(&self, query: DataFrame, permit: Option<Permit>, queue: usize) -> Answer {
+    /// The same on this node alone.
+    pub(crate) fn begin_alone(&self, query: DataFrame) -> Answer {
+        self.begin_with(query, None, ANSWER_QUEUE, false)
+    }
+
+    fn begin_with(
+        &self,
+        query: DataFrame,
+        permit: Option<Permit>,
+        queue: usize,
+        may_be_others: bool,
+    ) -> Answer {
         let schema = Arc::clone(query.schema().inner());
         let (sender, batches) = mpsc::channel(queue);
         let shared = Arc::clone(&self.shared);
@@ -128,7 +142,9 @@ impl Engine {
         // A task inside a function call is not dropped before the call ends, so a flag stops the function.
         let stop = running.stopped_on_drop();
         let runtime = shared.runtime.clone();
-        let task = spawned(&runtime, run(query, sender, shared, permit, running.clone()));
+        let nodes = Nodes { may_be_others, ..Nodes::default() };
+        let work = Work { query, nodes: nodes.clone(), running: running.clone() };
+        let task = spawned(&runtime, run(work, sender, shared, permit));
         let (engine, long, is_of_query) = (self.clone(), None, false);
         Answer {
             schema,
@@ -138,22 +154,30 @@ impl Engine {
             running,
             long,
             is_of_query,
+            nodes,
             _stop: stop,
         }
     }
 }
 
-async fn run(
+/// A query to be run.
+struct Work {
     query: DataFrame,
+    nodes: Nodes,
+    running: Running,
+}
+
+async fn run(
+    work: Work,
     sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: Arc<Shared>,
     permit: Option<Permit>,
-    running: Running,
 ) {
+    let Work { query, nodes, running } = work;
     let began = shared.clock.monotonic();
     let _stop = running.stopped_on_drop();
     let outcome = tokio::select! {
-        outcome = answer(query, &sender, &shared, &running) => outcome,
+        outcome = answer(query, &sender, &shared, &running, &nodes) => outcome,
         limit = running.over() => Err(QueryError::Timeout(limit)),
     };
     let late = |limit: &Duration| shared.clock.monotonic().saturating_sub(began) >= *limit;
@@ -175,31 +199,85 @@ async fn run(
     }
 }
 
-/// Plans and runs; if memory runs out before the first batch is sent, does so once more for little memory.
+/// Plans and runs, over several nodes if the query is large. What fails there before the first batch is sent is tried
+/// once more if a node was lost, and then run by this process. If memory runs out before the first batch is sent, the
+/// query is planned once more for little memory.
 async fn answer(
     query: DataFrame,
     sender: &mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: &Shared,
     running: &Running,
+    nodes: &Nodes,
 ) -> Result<(), QueryError> {
     let (state, plan) = query.into_parts();
-    let mut is_sent = false;
-    let fast = Attempt {
+    let attempt = |effort, distribution: Option<&Arc<dyn Distribution>>| Attempt {
         state: state.clone(),
         plan: plan.clone(),
-        effort: Effort::Fast,
+        effort,
         running: running.attempt(),
+        distribution: distribution.cloned(),
     };
-    match fast.run(shared, sender, &mut is_sent).await {
-        Err(QueryError::Memory(error)) if !is_sent => {
+    let others =
+        shared.distribution.as_ref().filter(|others| nodes.may_be_others && others.is_ready());
+    let generation = others.map(|others| others.generation());
+    let mut reached = Reached::default();
+    let mut outcome = attempt(Effort::Fast, others).run(shared, sender, &mut reached).await;
+    nodes.note(reached);
+    for is_last in [false, true] {
+        let Err(error) = &outcome else { return Ok(()) };
+        if !reached.is_distributed || reached.is_sent {
+            break;
+        }
+        let why = error.to_string();
+        let again = match others.zip(generation) {
+            Some((others, since)) if !is_last && others.look_again(since).await => Some(others),
+            _ => None,
+        };
+        reached = Reached::default();
+        outcome = attempt(Effort::Fast, again).run(shared, sender, &mut reached).await;
+        nodes.note(reached);
+        if outcome.is_ok() {
+            note_failure(shared, &why);
+        }
+    }
+    match outcome {
+        Err(QueryError::Memory(error)) if !reached.is_sent => {
             tracing::debug!(error, "a query is planned again for little memory");
             shared.metrics.queries_replanned.inc();
-            let running = running.attempt();
-            let sparing = Attempt { state, plan, effort: Effort::Sparing, running };
-            sparing.run(shared, sender, &mut is_sent).await
+            attempt(Effort::Sparing, None).run(shared, sender, &mut reached).await
         }
         outcome => outcome,
     }
+}
+
+/// Notes a query that failed over several nodes, and succeeded when it was run again.
+pub(crate) fn note_failure(shared: &Shared, why: &str) {
+    tracing::warn!(why, "a query over several nodes failed, and was run again");
+    shared.metrics.cluster.queries_failed.inc();
+}
+
+/// Where a query may run, and where it does.
+#[derive(Clone, Debug, Default)]
+struct Nodes {
+    /// Whether others may execute parts of it.
+    may_be_others: bool,
+    /// Whether they do.
+    are_others: Arc<AtomicBool>,
+}
+
+impl Nodes {
+    fn note(&self, reached: Reached) {
+        self.are_others.store(reached.is_distributed, Ordering::Relaxed);
+    }
+}
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    /// Whether it runs over several nodes.
+    is_distributed: bool,
+    /// Whether a batch has been sent.
+    is_sent: bool,
 }
 
 /// One attempt to plan and run the query.
@@ -208,15 +286,17 @@ struct Attempt {
     plan: LogicalPlan,
     effort: Effort,
     running: Running,
+    /// Other nodes, if they may execute parts of it.
+    distribution: Option<Arc<dyn Distribution>>,
 }
 
 impl Attempt {
-    /// Plans and runs. Sets `is_sent` once a batch has been sent.
+    /// Plans and runs, and notes how far it comes.
     async fn run(
         mut self,
         shared: &Shared,
         sender: &mpsc::Sender<Result<RecordBatch, QueryError>>,
-        is_sent: &mut bool,
+        reached: &mut Reached,
     ) -> Result<(), QueryError> {
         let _stop = self.running.stopped_on_drop();
         let options = self.state.config_mut().options_mut();
@@ -224,38 +304,97 @@ impl Attempt {
         if self.effort == Effort::Sparing {
             self.state = sparing(self.state, &shared.spilling);
         }
-        let (plan, context) = shared.planning.plan(self.physical()).await?;
-        let mut batches = execute_stream(plan, context)?;
-        // The reader may take longer than that for all of them.
         let limit = shared.settings.query_timeout;
+        // Its reader may take longer; parts of it end with it.
+        let longest = limit.max(shared.settings.query_stream_timeout);
+        let physical = shared.planning.plan(self.physical(longest)).await?;
+        reached.is_distributed = physical.is_distributed;
+        let (plan, context) = physical.planned;
+        let mut batches = match physical.is_distributed {
+            true => {
+                shared.metrics.cluster.queries.inc();
+                contained(execute_stream(plan, context)?)
+            }
+            false => execute_stream(plan, context)?,
+        };
+        // The reader may take longer than that for all of them.
         let next = |_| QueryError::Timeout(limit);
+        // An error may follow the last rows of several nodes: one batch is held back, so that a short answer is whole.
+        let mut held = None;
         while let Some(batch) = timeout(limit, batches.next()).await.map_err(next)? {
             let batch = batch?;
-            *is_sent = true;
+            let ready = match physical.is_distributed {
+                true => held.replace(batch),
+                false => Some(batch),
+            };
+            let Some(batch) = ready else { continue };
+            reached.is_sent = true;
             // A reader that hung up drops the [`Answer`], and this task with it.
             if sender.send(Ok(batch)).await.is_err() {
-                break;
+                return Ok(());
             }
+        }
+        if let Some(batch) = held {
+            reached.is_sent = true;
+            let _ = sender.send(Ok(batch)).await;
         }
         Ok(())
     }
 
-    /// The physical plan and its task context.
-    async fn physical(self) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
-        let Self { mut state, mut plan, effort, running } = self;
-        let rows_max = state.config().batch_size();
+    /// The physical plan and its task context. Over several nodes if there are others that may execute parts of it and it
+    /// reads enough; `limit` is the time that each of these parts may run.
+    async fn physical(self, limit: Duration) -> Result<Physical, DataFusionError> {
+        let Self { state, plan, effort, running, distribution } = self;
         running.set_planning(true);
         // Sets of texts can be spilled, the hash table of numbers cannot.
-        if effort == Effort::Fast {
-            plan = distinct_persons::of_numbers(plan, &state)?;
-        }
-        let plan = state.optimize(&plan)?;
-        let rows = guard::batch_rows(&plan, rows_max)?;
-        *state.config_mut() = state.config().clone().with_batch_size(rows);
-        let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let numbered = match effort {
+            Effort::Fast => distinct_persons::of_numbers(plan.clone(), &state)?,
+            Effort::Sparing => plan.clone(),
+        };
+        let (own, own_plan, _) = physical(state.clone(), numbered).await?;
+        let distribution = distribution
+            .filter(|others| distribution::file_bytes(&own_plan) >= others.bytes_min())
+            .filter(|_| !distribution::has_scalar_subquery(&plan));
+        let over_nodes = match distribution {
+            Some(others) => {
+                // Numbers of persons are those of one process.
+                let state = distribution::for_candidates(state);
+                let planned = async {
+                    let (state, plan, query) = physical(state, plan).await?;
+                    others.plan(Candidate { state, query, plan, limit }).await
+                };
+                planned.await.unwrap_or_else(|error| {
+                    tracing::debug!(%error, "a query has no plan over several nodes");
+                    None
+                })
+            }
+            None => None,
+        };
         running.set_planning(false);
-        Ok((plan, state.task_ctx()))
+        Ok(match over_nodes {
+            Some(planned) => Physical { planned, is_distributed: true },
+            None => Physical { planned: (own_plan, own.task_ctx()), is_distributed: false },
+        })
     }
+}
+
+/// A physical plan, with its context.
+struct Physical {
+    planned: Planned,
+    is_distributed: bool,
+}
+
+/// The physical plan of a query, with the session that it is executed in and the optimized query.
+async fn physical(
+    mut state: SessionState,
+    query: LogicalPlan,
+) -> Result<(SessionState, Arc<dyn ExecutionPlan>, LogicalPlan), DataFusionError> {
+    let rows_max = state.config().batch_size();
+    let query = state.optimize(&query)?;
+    let rows = guard::batch_rows(&query, rows_max)?;
+    *state.config_mut() = state.config().clone().with_batch_size(rows);
+    let plan = state.query_planner().create_physical_plan(&query, &state).await?;
+    Ok((state, plan, query))
 }
 
 /// The batches of a result as a stream.
@@ -271,6 +410,7 @@ pub struct Answer {
     long: Option<Permit>,
     /// Whether the query was written by a client, whose fault errors are then.
     is_of_query: bool,
+    nodes: Nodes,
     _stop: StopFunctions,
 }
 
@@ -295,6 +435,11 @@ impl Answer {
             true => batch.map(|batch| batch.map_err(QueryError::of_query)),
             false => batch,
         }
+    }
+
+    /// Whether other nodes execute parts of the query.
+    pub(crate) fn is_over_nodes(&self) -> bool {
+        self.nodes.are_others.load(Ordering::Relaxed)
     }
 
     /// Lets the query take as long as its reader takes to read the result, within `query-stream-timeout`, and

@@ -1,19 +1,20 @@
 //! Builder of all DataFusion sessions: options, limits, functions, and the runtime environment with the memory and
 //! spill files that all queries share.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
+use object_store::ObjectStore;
 
 use crate::events::table::store_url;
 use crate::functions::local_time::LocalTimes;
 use crate::functions::quantile;
 use crate::guard::Pools;
 use crate::kernel::error::QueryError;
-use crate::kernel::sources::Sources;
 use crate::kernel::spill;
 use crate::persons::person_keys::NarrowPersons;
 use crate::{functions, guard};
@@ -21,6 +22,21 @@ use weir_base::config::query::QueryConfig;
 
 /// Memory of the cache of Parquet footers and page indexes.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
+
+/// A session without tables whose plans do not spill, the memory beside that of its operators, and the environment with
+/// spill files: what all queries of a process share. `files` are those of events.
+pub(crate) fn base(
+    settings: &QueryConfig,
+    files: Arc<dyn ObjectStore>,
+    spill: Option<&Path>,
+    threads: usize,
+) -> Result<(SessionState, Pools, Arc<RuntimeEnv>), QueryError> {
+    let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
+    let pools = Pools::beside(bytes);
+    let spilling = environment(settings, files, spill, bytes)?;
+    let base = session(spill::without(&spilling)?, &pools, threads)?;
+    Ok((base, pools, spilling))
+}
 
 /// A session without tables.
 pub(crate) fn session(
@@ -61,18 +77,19 @@ pub(crate) fn session(
 }
 
 /// One process-wide environment: its memory pool is shared by all queries.
-pub(crate) fn environment(
+fn environment(
     settings: &QueryConfig,
-    sources: &Sources,
+    files: Arc<dyn ObjectStore>,
+    spill: Option<&Path>,
     bytes: usize,
 ) -> Result<Arc<RuntimeEnv>, QueryError> {
     let disk_max = settings.query_spill_max_bytes.as_u64();
     let environment = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
-        .with_disk_manager_builder(spill::files(sources.spill.as_deref(), disk_max))
+        .with_disk_manager_builder(spill::files(spill, disk_max))
         .with_metadata_cache_limit(FILE_METADATA_CACHE_BYTES)
         .build_arc()?;
     let url = store_url()?;
-    environment.register_object_store(url.as_ref(), sources.store.table().store());
+    environment.register_object_store(url.as_ref(), files);
     Ok(environment)
 }

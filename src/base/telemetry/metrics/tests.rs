@@ -4,6 +4,7 @@ use super::{
     KindLabels, Metrics, OperationLabels, OutcomeLabels, PlaceLabels, ReasonLabels, RequestLabels,
     RouteLabels, TableLabels,
 };
+use crate::telemetry::cluster::FragmentLabels;
 use crate::telemetry::postgres_port::PortLabels;
 
 /// The expected lines follow the `OpenMetrics` 1.0 specification.
@@ -55,6 +56,7 @@ fn filled() -> Metrics {
     let ok = PortLabels { outcome: "ok" };
     metrics.postgres.sign_ins.get_or_create(&ok).inc();
     metrics.postgres.statements.get_or_create(&ok).inc();
+    metrics.cluster.fragments.get_or_create(&FragmentLabels { outcome: "begun" }).inc();
     metrics
 }
 
@@ -63,7 +65,7 @@ fn every_metric_says_what_it_is() {
     let page = filled().render();
     let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
     let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-    assert_eq!(helps, 52, "one for each field of Metrics that is in the text\n{page}");
+    assert_eq!(helps, 58, "one for each field of Metrics that is in the text\n{page}");
     assert_eq!(types, helps);
 }
 

@@ -22,8 +22,11 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    TypeSignature, Volatility,
 };
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::type_text::TypeText;
 
 /// Seconds by which a skipped local time is moved.
 const SKIPPED_SECONDS: i32 = 3600;
@@ -93,6 +96,61 @@ fn function(expression: &Expr) -> Option<&LocalTime> {
     match expression {
         Expr::ScalarFunction(call) => call.func.inner().downcast_ref::<LocalTime>(),
         _ => None,
+    }
+}
+
+/// What one of these functions consists of, for plans that another process executes; `F` is that of a function that it
+/// applies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LocalTimeContent<F> {
+    work: WorkContent<F>,
+    gives: TypeText,
+    arguments: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum WorkContent<F> {
+    Read { is_lenient: bool },
+    Set { is_lenient: bool },
+    Shown,
+    Moved(Vec<bool>),
+    Binned(F),
+}
+
+impl<F> LocalTimeContent<F> {
+    /// That of a function; `None` if it is none of these, or a part of it cannot be written.
+    pub(crate) fn of(
+        function: &ScalarUDF,
+        write: impl FnOnce(&ScalarUDF) -> Option<F>,
+    ) -> Option<Self> {
+        let own = function.inner().downcast_ref::<LocalTime>()?;
+        let TypeSignature::Any(arguments) = own.signature.type_signature else { return None };
+        let work = match &own.work {
+            Work::Read { is_lenient } => WorkContent::Read { is_lenient: *is_lenient },
+            Work::Set { is_lenient } => WorkContent::Set { is_lenient: *is_lenient },
+            Work::Shown => WorkContent::Shown,
+            Work::Moved(steps) => WorkContent::Moved(steps.clone()),
+            Work::Binned(bin) => WorkContent::Binned(write(bin)?),
+        };
+        Some(Self { work, gives: TypeText::of(&own.gives)?, arguments })
+    }
+
+    /// The function.
+    ///
+    /// # Errors
+    ///
+    /// Its type is none, or the function that it applies cannot be read.
+    pub(crate) fn function(self, read: impl FnOnce(F) -> Result<ScalarUDF>) -> Result<ScalarUDF> {
+        let work = match self.work {
+            WorkContent::Read { is_lenient } => Work::Read { is_lenient },
+            WorkContent::Set { is_lenient } => Work::Set { is_lenient },
+            WorkContent::Shown => Work::Shown,
+            WorkContent::Moved(steps) => Work::Moved(steps),
+            WorkContent::Binned(bin) => Work::Binned(Arc::new(read(bin)?)),
+        };
+        let signature = Signature::any(self.arguments, Volatility::Immutable);
+        let gives = self.gives.data_type()?;
+        Ok(ScalarUDF::new_from_impl(LocalTime { work, gives, signature }))
     }
 }
 

@@ -123,7 +123,7 @@ impl Bench {
         };
         let settings = Settings::parse_from(["weir"]).query;
         let (runtime, metrics) = (self.runtime.handle().clone(), Arc::new(Metrics::new()));
-        let engine = Engine::new(settings, sources, runtime, self.clock.clone(), metrics);
+        let engine = Engine::new(settings, sources, runtime, self.clock.clone(), metrics, None);
         let engine = engine.expect("an engine");
         let (flushed, derived) = (store.flushed_through(), identities.applied_sequence());
         let mut node = Node {

@@ -1,0 +1,150 @@
+//! A node of a cluster: [`Node`], its port with what it needs of the settings.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use url::Url;
+
+use crate::channels::Channels;
+use crate::coordinator::Coordinator;
+use crate::error::ClusterError;
+use crate::members::Members;
+use crate::secret::Secret;
+use crate::service::{Endpoint, Service};
+use weir_base::config::cluster::ClusterConfig;
+use weir_base::tasks::{Shutdown, Tasks};
+use weir_base::telemetry::metrics::Metrics;
+use weir_query::fragments::FragmentRuntime;
+use weir_query::kernel::distribution::Distribute;
+
+/// A node whose port is bound. Others that connect before it serves wait in the kernel's accept queue.
+pub struct Node {
+    config: ClusterConfig,
+    listener: TcpListener,
+    endpoint: Endpoint,
+    channels: Channels,
+    secret: Secret,
+    workers: Vec<Url>,
+    /// The build of the program: others may not be able to read its plans.
+    build: Arc<str>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("endpoint", &self.endpoint.url).finish_non_exhaustive()
+    }
+}
+
+/// What a node runs with.
+pub struct Process {
+    /// The threads of queries.
+    pub query: Handle,
+    /// Ends the node.
+    pub shutdown: Shutdown,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Binds the port of the settings; `None` if they have none. `version` is that of the program.
+    ///
+    /// # Errors
+    ///
+    /// The address, a file or a URL cannot be used.
+    pub async fn listen(
+        config: &ClusterConfig,
+        version: &str,
+    ) -> Result<Option<Self>, ClusterError> {
+        let Some(address) = config.cluster_listen else { return Ok(None) };
+        let setting = "cluster-listen";
+        let unusable = |error: std::io::Error| ClusterError::Setting {
+            setting,
+            why: format!("cannot listen on {address}: {error}"),
+        };
+        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let build = build(version)?;
+        let secret = Secret::new(config.cluster_secret.as_deref().unwrap_or_default(), &build)?;
+        let endpoint = Endpoint::new(config, listener.local_addr().map_err(unusable)?)?;
+        let channels = Channels::new(config, secret.clone())?;
+        let workers = config.cluster_workers.iter();
+        let workers = workers.map(|text| crate::members::url(text, "cluster-workers"));
+        let workers = workers.collect::<Result<_, _>>()?;
+        let config = config.clone();
+        Ok(Some(Self { config, listener, endpoint, channels, secret, workers, build }))
+    }
+
+    /// The URL under which other nodes reach it.
+    pub fn url(&self) -> &str {
+        self.endpoint.url.as_str().trim_end_matches('/')
+    }
+
+    /// Executes parts of the queries of other nodes, until the process shuts down. To be waited for: what is being executed
+    /// then comes to its end.
+    pub fn work(self, runtime: FragmentRuntime, process: &Process) -> Tasks {
+        let tasks = Tasks::new(process.query.clone());
+        self.serve(runtime, process, &tasks);
+        tasks
+    }
+
+    fn serve(self, runtime: FragmentRuntime, process: &Process, tasks: &Tasks) -> Serving {
+        let Self { config, listener, endpoint, channels, secret, workers, build } = self;
+        let metrics = Arc::clone(&process.metrics);
+        let sender = (channels.clone(), secret);
+        let limit = config.cluster_fragments_max;
+        let service = Service::new(endpoint, Arc::clone(&build), runtime, sender, (limit, metrics));
+        let serving = service.clone().serve(listener, process.shutdown.clone());
+        tasks.spawn("cluster-port", async move {
+            if let Err(error) = serving.await {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "the port for parts of queries of other nodes is closed");
+            }
+        });
+        Serving { config, service, channels, workers, build }
+    }
+
+    /// Executes parts of the queries of this server and of others, and gives the engine of this server its workers.
+    pub fn distribute(self, process: Process) -> Distribute {
+        Distribute::by(move |runtime| {
+            let tasks = Tasks::new(process.query.clone());
+            let Serving { config, service, channels, workers, build } =
+                self.serve(runtime, &process, &tasks);
+            let Process { shutdown, metrics, .. } = process;
+            let members = Members::new(workers, channels.clone(), build, Arc::clone(&metrics));
+            tasks.spawn("cluster-workers", members.clone().watch(shutdown));
+            Arc::new(Coordinator::new(&config, service, members, channels, metrics))
+        })
+    }
+}
+
+/// A node that serves.
+struct Serving {
+    config: ClusterConfig,
+    service: Service,
+    channels: Channels,
+    workers: Vec<Url>,
+    build: Arc<str>,
+}
+
+/// Names the build of this program: its version if that has the commit, and a digest of the executable otherwise, because
+/// programs of different sources may have the same version.
+fn build(version: &str) -> Result<Arc<str>, ClusterError> {
+    if version.contains('(') {
+        return Ok(version.into());
+    }
+    let unreadable = |file: String| {
+        move |error: std::io::Error| ClusterError::File { file, why: error.to_string() }
+    };
+    let path = std::env::current_exe().map_err(unreadable("the program".to_owned()))?;
+    let bytes = std::fs::read(&path).map_err(unreadable(path.display().to_string()))?;
+    let digest: String =
+        Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{version} {digest}").into())
+}

@@ -1,0 +1,156 @@
+//! Fragments of plans, which other processes execute: how the operators and functions of this crate are written and read
+//! ([`Fragments`]), and the sessions in which fragments run ([`FragmentRuntime`]).
+//!
+//! DataFusion writes its own operators, expressions and functions. Of ours, an operator or a function has a content: a value
+//! from which the other process makes the same. What has none, such as a function over a database of this process, cannot
+//! be part of a fragment, and the plan is executed here.
+
+mod contained;
+mod contents;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF};
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+
+use crate::events::resolve_person::ResolvePerson;
+use crate::events::scoped::ScopedExec;
+use crate::fragments::contents::{FunctionContent, OperatorContent};
+use crate::guard;
+use crate::guard::Pools;
+use weir_event::json;
+
+pub(crate) use crate::fragments::contained::contained;
+pub use crate::fragments::runtime::{FragmentRuntime, FragmentSettings, Stop};
+
+/// Contents of functions by the state of their overrides; `None` for one that has none.
+type PersonContents = HashMap<(usize, usize), Option<Arc<[u8]>>>;
+
+/// Writes and reads operators and functions, with the functions of one session.
+#[derive(Clone, Debug)]
+pub struct Fragments {
+    functions: HashMap<String, Arc<ScalarUDF>>,
+    aggregates: HashMap<String, Arc<AggregateUDF>>,
+    of_lambdas: HashMap<String, Arc<HigherOrderUDF>>,
+    pools: Pools,
+    /// The contents of functions of persons by their states, which are long.
+    persons: Arc<Mutex<PersonContents>>,
+}
+
+impl Fragments {
+    pub(crate) fn new(context: &TaskContext, pools: Pools) -> Self {
+        Self {
+            persons: Arc::default(),
+            functions: context.scalar_functions().clone(),
+            aggregates: context.aggregate_functions().clone(),
+            of_lambdas: context.higher_order_functions().clone(),
+            pools,
+        }
+    }
+
+    /// The content of an operator of this crate.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    pub fn write_operator(&self, operator: &Arc<dyn ExecutionPlan>) -> Result<Vec<u8>> {
+        let content = OperatorContent::of(operator);
+        let content = content.ok_or_else(|| unwritable(operator.name()))?;
+        serde_json::to_vec(&content).map_err(|error| unreadable(&error))
+    }
+
+    /// The operator with a content and these inputs.
+    ///
+    /// # Errors
+    ///
+    /// It is no content of an operator with these inputs.
+    pub fn read_operator(
+        &self,
+        content: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let content: OperatorContent =
+            json::read_as(PhantomData, content).map_err(|error| unreadable(&error))?;
+        match inputs {
+            [input] => content.operator(Arc::clone(input)),
+            _ => Err(DataFusionError::Plan("an operator of a fragment has one input".to_owned())),
+        }
+    }
+
+    /// The content of a function; `None` if every session has it by its name.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    pub fn write_function(&self, function: &ScalarUDF) -> Result<Option<Vec<u8>>> {
+        if let Some(own) = function.inner().downcast_ref::<ResolvePerson>() {
+            let mut persons = self.persons.lock();
+            let known = persons.entry(own.state()).or_insert_with(|| {
+                let content = FunctionContent::of(function, &self.functions)?;
+                serde_json::to_vec(&content).ok().map(Arc::from)
+            });
+            let content = known.as_ref().ok_or_else(|| unwritable(function.name()))?;
+            return Ok(Some(content.to_vec()));
+        }
+        let content = FunctionContent::of(function, &self.functions);
+        match content.ok_or_else(|| unwritable(function.name()))? {
+            FunctionContent::Named(_) => Ok(None),
+            content => serde_json::to_vec(&content).map(Some).map_err(|error| unreadable(&error)),
+        }
+    }
+
+    /// The function with a content.
+    ///
+    /// # Errors
+    ///
+    /// It is no content of a function.
+    pub fn read_function(&self, content: &[u8]) -> Result<ScalarUDF> {
+        let content: FunctionContent =
+            json::read_as(PhantomData, content).map_err(|error| unreadable(&error))?;
+        content.function(&self.functions, &self.pools.values)
+    }
+
+    /// Whether every session has this aggregate function by its name.
+    pub fn has_aggregate(&self, function: &AggregateUDF) -> bool {
+        self.aggregates.get(function.name()).is_some_and(|own| **own == *function)
+    }
+
+    /// Whether every session has this function of lambdas by its name.
+    pub fn has_function_of_lambdas(&self, function: &HigherOrderUDF) -> bool {
+        self.of_lambdas.get(function.name()).is_some_and(|own| **own == *function)
+    }
+
+    /// A plan of which the operators bound what they pass on, above those at which `is_end`.
+    ///
+    /// # Errors
+    ///
+    /// An operator refuses its inputs: a bug.
+    pub fn bounded(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        is_end: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        guard::bounded_batches(plan, &self.pools.rows, is_end)
+    }
+}
+
+/// Whether an operator restricts a scan of events to the rows of a project.
+pub fn is_scope(operator: &Arc<dyn ExecutionPlan>) -> bool {
+    operator.is::<ScopedExec>()
+}
+
+fn unwritable(name: &str) -> DataFusionError {
+    DataFusionError::NotImplemented(format!("{name} cannot be executed by another process"))
+}
+
+fn unreadable(error: &serde_json::Error) -> DataFusionError {
+    DataFusionError::Plan(format!("a part of a fragment cannot be read: {error}"))
+}

@@ -1,0 +1,182 @@
+//! Sessions in which fragments of plans run: [`FragmentRuntime`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+use datafusion::prelude::SessionConfig;
+use object_store::ObjectStore;
+use serde::{Deserialize, Serialize};
+
+use crate::events::table::store_url;
+use crate::fragments::Fragments;
+use crate::fragments::contained::ContainedExec;
+use crate::guard::{Pools, Running, StopFunctions};
+use crate::kernel::distribution::Candidate;
+use crate::kernel::error::QueryError;
+use crate::kernel::footers::KeptFooters;
+use crate::kernel::session;
+use weir_base::clock::Clock;
+use weir_base::config::query::QueryConfig;
+
+/// Settings of a query that its fragments share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FragmentSettings {
+    /// The time zone of the project.
+    time_zone: Option<String>,
+    /// Rows of a batch.
+    batch_rows: usize,
+    /// Milliseconds that it may run.
+    limit_millis: u64,
+}
+
+impl FragmentSettings {
+    /// Those of a plan.
+    pub fn of(candidate: &Candidate) -> Self {
+        let options = candidate.state.config_options();
+        Self {
+            time_zone: options.execution.time_zone.clone(),
+            batch_rows: candidate.state.config().batch_size(),
+            limit_millis: u64::try_from(candidate.limit.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Stops the functions of a fragment when it is dropped.
+#[derive(Debug)]
+pub struct Stop(#[expect(dead_code, reason = "acts when it is dropped")] StopFunctions);
+
+/// Memory, files and functions for fragments. Clones share them.
+#[derive(Clone)]
+pub struct FragmentRuntime {
+    base: SessionState,
+    pools: Pools,
+    fragments: Fragments,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for FragmentRuntime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FragmentRuntime").finish_non_exhaustive()
+    }
+}
+
+impl FragmentRuntime {
+    /// One of its own, within the limits of `settings`, over the files of events in `files`. Fragments
+    /// do not spill: the query is run by the server that it is of.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses the settings.
+    pub fn new(
+        settings: &QueryConfig,
+        files: Arc<dyn ObjectStore>,
+        threads: usize,
+        clock: Clock,
+    ) -> std::result::Result<Self, QueryError> {
+        let (base, pools, _) = session::base(settings, files, None, threads)?;
+        Ok(Self::over(base, pools, clock))
+    }
+
+    /// That of the queries of an engine, whose memory it shares.
+    pub(crate) fn over(base: SessionState, pools: Pools, clock: Clock) -> Self {
+        let fragments = Fragments::new(&base.task_ctx(), pools.clone());
+        Self { base, pools, fragments, clock }
+    }
+
+    /// The memory and the files.
+    pub fn environment(&self) -> &Arc<RuntimeEnv> {
+        self.base.runtime_env()
+    }
+
+    /// What writes the parts of a candidate, by the functions that its session shares with all others.
+    pub fn writer(&self, candidate: &Candidate) -> Fragments {
+        let mut own = Fragments::new(&candidate.state.task_ctx(), self.pools.clone());
+        own.functions.retain(|name, _| self.fragments.functions.contains_key(name));
+        own
+    }
+
+    /// What reads the parts of a fragment in a session.
+    pub fn reader(&self, session: &SessionState) -> Fragments {
+        Fragments::new(&session.task_ctx(), self.pools.clone())
+    }
+
+    /// The settings of the session of a fragment, with the extensions of `config`; and what stops its functions.
+    pub fn config(
+        &self,
+        mut config: SessionConfig,
+        settings: &FragmentSettings,
+    ) -> (SessionConfig, Stop) {
+        let own = self.base.config_options();
+        let options = config.options_mut();
+        options.catalog = own.catalog.clone();
+        options.execution = own.execution.clone();
+        options.optimizer = own.optimizer.clone();
+        options.sql_parser = own.sql_parser.clone();
+        options.execution.time_zone = settings.time_zone.clone();
+        let running = Running::within(&self.clock, Duration::from_millis(settings.limit_millis));
+        options.extensions.insert(running.clone());
+        let rows = settings.batch_rows.clamp(1, own.execution.batch_size.get());
+        (config.with_batch_size(rows), Stop(running.stopped_on_drop()))
+    }
+
+    /// The session of a fragment.
+    pub fn session(&self, config: SessionConfig) -> SessionState {
+        SessionStateBuilder::new_from_existing(self.base.clone()).with_config(config).build()
+    }
+
+    /// A fragment as it is executed here: reads footers by the cache, and bounds what operators pass on.
+    ///
+    /// # Errors
+    ///
+    /// It reads or writes anything but files of events and its own rows.
+    pub fn admitted(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(|node| {
+            if node.is::<DataSinkExec>() {
+                return Err(refused());
+            }
+            let Some(source) = node.downcast_ref::<DataSourceExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            match source.data_source().downcast_ref::<FileScanConfig>() {
+                Some(files) => Ok(Transformed::yes(self.reading(files)?)),
+                None => Ok(Transformed::no(node)),
+            }
+        })?;
+        let plan = self.fragments.bounded(plan.data, |_| false)?;
+        let contained = |input| Arc::new(ContainedExec { input }) as Arc<dyn ExecutionPlan>;
+        // The engine replaces a repartition at the head.
+        match plan.downcast_ref::<RepartitionExec>() {
+            Some(head) => {
+                let input = contained(Arc::clone(head.input()));
+                let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+                plan.replace_children(vec![input], keep)
+            }
+            None => Ok(contained(plan)),
+        }
+    }
+
+    /// A scan of files of events, with the reader of this process.
+    fn reading(&self, files: &FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        let source = files.file_source().downcast_ref::<ParquetSource>().ok_or_else(refused)?;
+        if files.object_store_url != store_url()? {
+            return Err(refused());
+        }
+        let footers = KeptFooters::of(self.environment())?;
+        let source = source.clone().with_parquet_file_reader_factory(Arc::new(footers));
+        let files = FileScanConfigBuilder::from(files.clone()).with_source(Arc::new(source));
+        Ok(DataSourceExec::from_data_source(files.build()))
+    }
+}
+
+fn refused() -> DataFusionError {
+    DataFusionError::Plan("a fragment reads files of events, and writes nothing".to_owned())
+}

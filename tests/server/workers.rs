@@ -1,0 +1,397 @@
+//! Queries over several nodes: workers read the files of events in the bucket, the server the newest events in its memory.
+//! Answers are those of the server alone, whatever happens to workers.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::{Client, TestServer, patiently, within};
+use crate::support::bucket::{Moto, settings};
+use crate::support::certificates::Certificates;
+use crate::support::workers::{NOTICED, Worker, urls, with_workers};
+
+/// Questions that are executed over several nodes.
+const QUESTIONS: [&str; 27] = [
+    "SELECT count(*) FROM events",
+    "SELECT count(*), count(DISTINCT person_id), count(DISTINCT distinct_id) FROM events",
+    "SELECT event, count(*), min(timestamp), max(timestamp) FROM events GROUP BY event ORDER BY event",
+    "SELECT event, count(DISTINCT person_id) FROM events GROUP BY event ORDER BY event",
+    "SELECT toStartOfDay(timestamp) AS day, count() FROM events GROUP BY day ORDER BY day",
+    "SELECT toStartOfMonth(timestamp) AS month, uniq(person_id) FROM events GROUP BY month ORDER BY month",
+    "SELECT date_trunc('hour', timestamp) AS hour, count(*) FROM events GROUP BY 1 ORDER BY 1",
+    "SELECT properties.plan, count(*) FROM events GROUP BY 1 ORDER BY 1 NULLS FIRST",
+    "SELECT properties.plan, sum(properties.n), avg(properties.n) FROM events GROUP BY 1 ORDER BY 1 NULLS FIRST",
+    "SELECT properties.$browser, count(*) FROM events WHERE event = 'buy' GROUP BY 1 ORDER BY 1",
+    "SELECT person_id, count(*) AS n FROM events GROUP BY person_id ORDER BY n DESC, person_id LIMIT 7",
+    "SELECT distinct_id, max(timestamp) FROM events WHERE timestamp >= '2026-01-10' GROUP BY 1 ORDER BY 1",
+    "SELECT uuid, event, person_id FROM events ORDER BY uuid LIMIT 25",
+    "SELECT uuid, timestamp FROM events WHERE properties.n > 50 ORDER BY timestamp DESC, uuid LIMIT 10",
+    "SELECT DISTINCT event FROM events ORDER BY event",
+    "SELECT event || '-' || distinct_id AS name, count(*) FROM events GROUP BY name ORDER BY name LIMIT 20",
+    "SELECT count(*) FROM events WHERE event LIKE 'b%' AND distinct_id NOT LIKE '%7'",
+    "SELECT count(*) FROM events WHERE match(event, '^(buy|see)$')",
+    "SELECT CAST(properties.n AS BIGINT) % 5 AS five, count(*) FROM events WHERE properties.n IS NOT NULL GROUP BY five ORDER BY five",
+    "SELECT quantile(0.9)(toFloat(properties.n)) FROM events",
+    "SELECT event, countIf(properties.plan = 'pro'), sumIf(properties.n, event = 'buy') FROM events GROUP BY event ORDER BY event",
+    "SELECT count(*) FROM (SELECT person_id, count(*) AS n FROM events GROUP BY person_id HAVING count(*) > 5)",
+    "WITH days AS (SELECT toDate(timestamp) AS day, person_id FROM events GROUP BY 1, 2) SELECT day, count(*) FROM days GROUP BY day ORDER BY day",
+    "SELECT event, count(*) FROM events GROUP BY event UNION ALL SELECT 'all', count(*) FROM events ORDER BY 1",
+    "SELECT length(distinct_id), count(*) FROM events GROUP BY 1 ORDER BY 1",
+    "SELECT groupArray(event) FROM (SELECT event FROM events ORDER BY uuid LIMIT 5)",
+    "SELECT arrayMap(x -> x || '!', [event]) AS loud, count(*) FROM events GROUP BY loud ORDER BY loud",
+];
+
+/// Questions with a part that is not cut into tasks.
+const ALONE: [&str; 12] = [
+    "SELECT a.event, count(*) FROM events a JOIN events b ON a.person_id = b.person_id AND a.event = 'buy' AND b.event = 'see' GROUP BY a.event",
+    "SELECT event, count(*) FROM events WHERE person_id IN (SELECT person_id FROM events WHERE event = 'buy') GROUP BY event ORDER BY event",
+    "SELECT person_id, timestamp, row_number() OVER (PARTITION BY person_id ORDER BY timestamp, uuid) AS place FROM events ORDER BY person_id, place LIMIT 30",
+    "SELECT event, timestamp, lag(event) OVER (PARTITION BY person_id ORDER BY timestamp, uuid) AS before FROM events ORDER BY uuid LIMIT 30",
+    "SELECT count(*) FROM events WHERE timestamp > (SELECT min(timestamp) FROM events WHERE event = 'buy')",
+    "SELECT person.properties.name, count(*) FROM events GROUP BY 1 ORDER BY 1 NULLS FIRST LIMIT 20",
+    "SELECT p.properties.name, count(*) FROM events e JOIN persons p ON p.id = e.person_id GROUP BY 1 ORDER BY 1 NULLS FIRST LIMIT 20",
+    "SELECT uuid, countIf(event = 'buy') OVER (PARTITION BY person_id ORDER BY timestamp, uuid) AS n FROM events ORDER BY uuid",
+    "SELECT count(DISTINCT person_id) > 0 FROM events WHERE person_id IN (SELECT person_id FROM events LIMIT 10)",
+    "SELECT event, count(*) AS n FROM events GROUP BY event UNION ALL SELECT 'x', max(column1) FROM (VALUES (1), (2)) v ORDER BY 1",
+    "SELECT sum(toFloat(properties.n) - (SELECT min(toFloat(properties.n)) FROM events)) FROM events",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT r.n, count(*) FROM events CROSS JOIN r GROUP BY r.n ORDER BY r.n",
+];
+
+/// Questions that fail, with the same error.
+const WRONG: [&str; 5] = [
+    "SELECT CAST(distinct_id AS BIGINT) FROM events WHERE distinct_id = 'person 3'",
+    "SELECT 1 / (CAST(properties.n AS BIGINT) - 5) FROM events WHERE properties.n = 5",
+    "SELECT nothing FROM events",
+    "SELECT count(*) FROM events WHERE timestamp >= (SELECT timestamp FROM events WHERE event = 'buy')",
+    "SELECT repeat(event, 100000000) FROM events",
+];
+
+/// Faults of one run.
+const FAULTS: usize = 12;
+
+fn event(number: u128) -> Value {
+    let id = number % 23;
+    let at = format!("2026-0{}-{:02}T{:02}:30:00Z", 1 + number % 2, 1 + number % 27, number % 24);
+    let of = |names: &[&'static str], number: u128| names[number as usize % names.len()];
+    let (name, browser) = (of(&["see", "buy", "look"], number), of(&["Chrome", "Firefox"], number));
+    let plan = of(&["pro", "free", ""], number % 7);
+    json!({
+        "event": name, "distinct_id": format!("person {id}"),
+        "uuid": Uuid::from_u128(number + 1), "timestamp": at,
+        "properties": {"n": number % 90, "plan": plan, "$browser": browser},
+    })
+}
+
+/// Merges a third of the persons into others, and gives some a name.
+fn identify(number: u128) -> Value {
+    json!({
+        "event": "$identify", "distinct_id": format!("user {}", number % 5),
+        "uuid": Uuid::from_u128(1_000_000 + number), "timestamp": "2026-02-01T00:00:00Z",
+        "properties": {"$anon_distinct_id": format!("person {}", number * 3), "$set": {"name": format!("n{}", number % 5)}},
+    })
+}
+
+fn send(server: &TestServer, numbers: std::ops::Range<u128>) {
+    let batch: Vec<Value> = numbers.map(event).collect();
+    assert_eq!(server.capture(&Value::Array(batch)).status, 200);
+}
+
+/// Events in some files, merges after most of them, and events in no file.
+fn fill(server: &TestServer) {
+    for part in 0..6 {
+        send(server, part * 150..(part + 1) * 150);
+        server.flush();
+    }
+    let merges: Vec<Value> = (0..7).map(identify).collect();
+    assert_eq!(server.capture(&Value::Array(merges)).status, 200);
+    send(server, 900..1_000);
+}
+
+/// The rows of SQL, or the error.
+fn answer(server: &TestServer, sql: &str) -> Value {
+    let question =
+        json!({"query": {"kind": "HogQLQuery", "query": sql}, "refresh": "force_blocking"});
+    let answer = server.post("/api/projects/1/query/", &question);
+    match answer.status {
+        200 => answer.json()["results"].clone(),
+        status => json!([status, answer.json()["detail"]]),
+    }
+}
+
+/// Settings of all nodes, without merges of files and flushes in between.
+fn bucket(url: &str) -> Vec<(&str, &str)> {
+    let quiet = [
+        ("WEIR_MEMTABLE_MAX_AGE", "1h"),
+        ("WEIR_COMPACTION_INTERVAL", "1h"),
+        ("WEIR_LOG", "info,weir::cluster=debug,weir::query=debug"),
+    ];
+    settings(url, &quiet)
+}
+
+/// Waits until the server knows so many workers.
+fn knows(server: &TestServer, count: u64) {
+    let known = within(NOTICED, || (server.metric("weir_cluster_workers") == count).then_some(()));
+    assert!(known.is_some(), "{} instead of {count}", server.metric("weir_cluster_workers"));
+}
+
+fn over_nodes(server: &TestServer) -> u64 {
+    server.metric("weir_cluster_queries_total")
+}
+
+/// Starts the server anew with these workers; what is in no file stays in memory.
+fn restart(server: &mut TestServer, workers: &[Worker]) {
+    server.kill();
+    let urls = urls(workers);
+    for (name, value) in with_workers(&urls, &[]) {
+        server.set(name, value);
+    }
+    server.restart();
+    knows(server, workers.len() as u64);
+}
+
+#[test]
+fn answers_are_those_of_one_node() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    for zone in ["UTC", "America/Sao_Paulo"] {
+        let changed = server.patch("/api/projects/1/", &json!({"timezone": zone}));
+        assert_eq!(changed.status, 200, "{changed}");
+        let ask = |server: &TestServer| {
+            let asked = QUESTIONS.iter().chain(&ALONE).chain(&WRONG);
+            asked.map(|sql| (*sql, answer(server, sql))).collect::<BTreeMap<_, _>>()
+        };
+        for name in ["WEIR_CLUSTER_WORKERS", "WEIR_CLUSTER_LISTEN"] {
+            server.unset(name);
+        }
+        server.kill();
+        server.restart();
+        let alone = ask(&server);
+        assert_eq!(over_nodes(&server), 0);
+        for sql in QUESTIONS.iter().chain(&ALONE).copied() {
+            assert!(alone[sql][0].is_array(), "{sql}: {}", alone[sql]);
+        }
+        let workers: Vec<Worker> = (0..3).map(|_| Worker::start(&bucket(&url))).collect();
+        restart(&mut server, &workers);
+        let failed = "weir_cluster_queries_failed_total";
+        for (sql, expected) in &alone {
+            let (before, failures) = (over_nodes(&server), server.metric(failed));
+            assert_eq!(answer(&server, sql), *expected, "{zone}: {sql}");
+            if !WRONG.contains(sql) {
+                let is_over_nodes = over_nodes(&server) > before;
+                assert_eq!(is_over_nodes, QUESTIONS.contains(sql), "{zone}: {sql}");
+            }
+            assert_eq!(server.metric(failed), failures, "{zone}: {sql}");
+        }
+        for worker in &workers {
+            assert!(worker.metric("weir_cluster_fragments_total{outcome=\"begun\"}") > 10);
+            let idle =
+                patiently(|| (worker.metric("weir_cluster_fragments_running") == 0).then_some(()));
+            assert!(idle.is_some(), "tasks end with their queries");
+            worker.is_well();
+        }
+        assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+    }
+}
+
+/// What happens to a worker.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// It ends at once, and another one is started in its place.
+    Kill,
+    /// It hangs for a while.
+    Hang,
+}
+
+/// Goal: a worker that ends or hangs in the middle of queries costs time, and no answer. Method: random faults while others
+/// ask; every answer is the one of the server alone.
+#[test]
+fn lost_workers_cost_no_answer() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let asked = &QUESTIONS[..9];
+    let alone: Vec<Value> = asked.iter().map(|sql| answer(&server, sql)).collect();
+    let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(&bucket(&url))).collect();
+    restart(&mut server, &workers);
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let (ends, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for first in 0..2 {
+            let (server, alone, ends, count) = (&server, &alone, &ends, &count);
+            scope.spawn(move || {
+                for at in (first..).step_by(5) {
+                    let at = at % asked.len();
+                    assert_eq!(answer(server, asked[at]), alone[at], "{}", asked[at]);
+                    count.fetch_add(1, Ordering::Relaxed);
+                    if ends.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        for _ in 0..FAULTS {
+            thread::sleep(Duration::from_millis(random.random_range(0..1_500)));
+            let worker = &mut workers[random.random_range(0..3)];
+            match if random.random_bool(0.7) { Fault::Kill } else { Fault::Hang } {
+                Fault::Kill => {
+                    worker.is_well();
+                    worker.kill();
+                    thread::sleep(Duration::from_millis(random.random_range(0..500)));
+                    *worker = Worker::start_on(&worker.address(), &bucket(&url));
+                }
+                Fault::Hang => {
+                    worker.signal("-STOP");
+                    thread::sleep(Duration::from_millis(random.random_range(0..3_000)));
+                    worker.signal("-CONT");
+                }
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert!(over_nodes(&server) > 5, "{} of {count:?}", over_nodes(&server));
+    knows(&server, 3);
+    let (before, failed) = (over_nodes(&server), "weir_cluster_queries_failed_total");
+    let failures = server.metric(failed);
+    assert_eq!(answer(&server, asked[1]), alone[1]);
+    assert_eq!(over_nodes(&server), before + 1, "all is well again");
+    assert_eq!(server.metric(failed), failures);
+}
+
+/// Nobody without the secret learns anything or has anything executed; other bytes end in an error.
+#[test]
+fn strangers_are_refused() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let worker = Worker::start(&bucket(&url));
+    let client = Client::of(worker.address().parse().expect("an address"));
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], preface, b""] {
+        let mut socket = TcpStream::connect(client.address()).expect("it listens");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+        let _ = socket.write_all(bytes);
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let _ = socket.read_to_end(&mut Vec::new());
+    }
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let expected = answer(&server, QUESTIONS[1]);
+    server.kill();
+    let twice = format!("{0},http://127.0.0.1:1,{0}/", worker.url);
+    for (name, value) in with_workers(&twice, &[]) {
+        server.set(name, value);
+    }
+    server.set(
+        "WEIR_CLUSTER_SECRET",
+        "another secret of thirty-two letters".replace(' ', "-").as_str(),
+    );
+    server.restart();
+    let refused = "weir_cluster_fragments_total{outcome=\"refused\"}";
+    assert!(patiently(|| (worker.metric(refused) > 1).then_some(())).is_some());
+    assert_eq!(server.metric("weir_cluster_workers"), 0);
+    assert_eq!(answer(&server, QUESTIONS[1]), expected);
+    assert_eq!(worker.metric("weir_cluster_fragments_total{outcome=\"begun\"}"), 0);
+    worker.is_well();
+}
+
+/// A query that is cancelled ends on all workers.
+#[test]
+fn what_is_cancelled_ends_on_workers() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::start(&bucket(&url))).collect();
+    restart(&mut server, &workers);
+    // Tens of megabytes are made for each row.
+    const LONG: &str =
+        "SELECT event, sum(length(repeat(distinct_id, 3000000))) FROM events GROUP BY event";
+    let question = json!({"query": {"kind": "HogQLQuery", "query": LONG}, "refresh": "force_async",
+                          "client_query_id": "long"});
+    let running = "weir_cluster_fragments_running";
+    for _ in 0..2 {
+        let begun = server.post("/api/projects/1/query/", &question);
+        assert_eq!(begun.status, 202, "{begun}");
+        for worker in &workers {
+            let begins = patiently(|| (worker.metric(running) > 0).then_some(()));
+            assert!(begins.is_some(), "it runs on {worker:?}");
+        }
+        thread::sleep(Duration::from_millis(300));
+        let cancelled = server.delete("/api/projects/1/query/long/");
+        assert_eq!(cancelled.status, 200, "{cancelled}");
+        for worker in &workers {
+            let ends =
+                within(Duration::from_secs(5), || (worker.metric(running) == 0).then_some(()));
+            assert!(ends.is_some(), "it runs on");
+            let used = worker.processor_millis();
+            thread::sleep(Duration::from_millis(500));
+            let more = worker.processor_millis() - used;
+            assert!(more < 250, "{more} ms of CPU time in half a second");
+        }
+    }
+}
+
+/// Workers that execute as much as they may refuse more, and the server answers by itself.
+#[test]
+fn busy_workers_refuse() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let expected = answer(&server, QUESTIONS[3]);
+    let one = [("WEIR_CLUSTER_FRAGMENTS_MAX", "1")];
+    let of_worker: Vec<(&str, &str)> = bucket(&url).into_iter().chain(one).collect();
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::start(&of_worker)).collect();
+    restart(&mut server, &workers);
+    // Two stages are two tasks on each.
+    assert_eq!(answer(&server, QUESTIONS[3]), expected);
+    assert!(server.metric("weir_cluster_queries_failed_total") > 0);
+    let full = "weir_cluster_fragments_total{outcome=\"full\"}";
+    assert!(workers.iter().any(|worker| worker.metric(full) > 0));
+}
+
+/// Over a network, nodes speak TLS, and check whom they speak with.
+#[test]
+fn nodes_speak_tls() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let certificates = Certificates::new();
+    let file = |name: &str| certificates.file(name).display().to_string();
+    let [cert, key, ca, other] = ["server.crt", "server.key", "ca.pem", "other.pem"].map(file);
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let expected = answer(&server, QUESTIONS[3]);
+    let tls = [
+        ("WEIR_CLUSTER_TLS_CERT", cert.as_str()),
+        ("WEIR_CLUSTER_TLS_KEY", key.as_str()),
+        ("WEIR_CLUSTER_TLS_CA", ca.as_str()),
+    ];
+    let of_worker: Vec<(&str, &str)> = bucket(&url).into_iter().chain(tls).collect();
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::start(&of_worker)).collect();
+    assert!(workers.iter().all(|worker| worker.url.starts_with("https://")));
+    for (name, value) in tls {
+        server.set(name, value);
+    }
+    restart(&mut server, &workers);
+    assert_eq!(answer(&server, QUESTIONS[3]), expected);
+    assert_eq!(over_nodes(&server), 1);
+    assert_eq!(server.metric("weir_cluster_queries_failed_total"), 0);
+    server.kill();
+    server.set("WEIR_CLUSTER_TLS_CA", &other);
+    server.restart();
+    assert_eq!(answer(&server, QUESTIONS[3]), expected);
+    thread::sleep(NOTICED / 2);
+    assert_eq!(server.metric("weir_cluster_workers"), 0, "their issuer is another one");
+}
