@@ -50,6 +50,11 @@ pub fn run(args: WorkerArgs, version: &'static str, clock: Clock) -> anyhow::Res
     let lock = serve::lock(&config.storage.data_dir)?;
     let worker = Worker { config, node, listener, query: query.handle().clone(), clock };
     let served = main.block_on(worker.serve());
+    if served.is_err() {
+        // What is cut off must not look like its end to other nodes: the connections end with the process.
+        std::mem::forget((query, main));
+        return served;
+    }
     query.shutdown_background();
     main.shutdown_timeout(serve::THREADS_END);
     drop(lock);
@@ -96,9 +101,8 @@ impl Worker {
         stop_signal.await;
         tracing::info!("stopping");
         tasks.shutdown().begin();
-        if port.wait(serve::THREADS_END).await.is_err() {
-            tracing::warn!("parts of queries were cut off; their servers run them again");
-        }
+        let ended = port.wait(serve::THREADS_END).await;
+        ended.context("parts of queries were cut off; their servers run them again")?;
         let _ = tasks.wait(serve::THREADS_END).await;
         Ok(())
     }

@@ -82,6 +82,8 @@ impl Coordinator {
             .with_distributed_route_tasks_handler(nodes)
             // Files and rows in memory are split by us.
             .with_distributed_children_isolator_unions(false)?
+            // What is broadcast is read without a limit, and an end of it that is a panic is not noticed.
+            .with_distributed_broadcast_joins(false)?
             .with_distributed_worker_connection_buffer_budget_bytes(CONNECTION_BYTES)?
             .with_distributed_metrics_collection(false)?
             .with_distributed_local_worker_context(self.service.local())

@@ -30,6 +30,9 @@ use weir_base::tasks::Shutdown;
 use weir_base::telemetry::metrics::Metrics;
 use weir_query::fragments::FragmentRuntime;
 
+/// Exchanges of a connection that may end before they are accepted.
+const RESETS_MAX: usize = 1 << 16;
+
 /// A connection on which nothing arrives is asked after so long, and closed if it does not answer within so long again.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -141,6 +144,8 @@ impl Service {
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .max_concurrent_streams(EXCHANGES_MAX)
+            // A query that is cancelled ends all of its exchanges at once, of which some have not been accepted yet.
+            .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         if let Some(tls) = endpoint.tls {

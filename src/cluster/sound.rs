@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -29,8 +28,8 @@ use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning,
 };
 use datafusion_distributed::{
-    DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec, NetworkCoalesceExec,
-    NetworkShuffleExec, Stage,
+    BroadcastExec, DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec,
+    NetworkCoalesceExec, NetworkShuffleExec, Stage,
 };
 
 use weir_query::fragments;
@@ -42,12 +41,16 @@ use weir_query::fragments;
 /// It is none that may be cut: which operator is to blame.
 pub(crate) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     plan.apply(|node| {
-        if node.is::<RecursiveQueryExec>() || node.is::<NetworkBroadcastExec>() {
+        let is_broadcast = node.is::<NetworkBroadcastExec>() || node.is::<BroadcastExec>();
+        if node.is::<RecursiveQueryExec>() || is_broadcast {
             return Err(refused(node, "is executed more than once"));
         }
         if let Some(Stage::Local(stage)) = node.as_network_boundary().map(|own| own.input_stage()) {
             partitioned_by_columns(node, node.output_partitioning())?;
             if stage.tasks > 1 {
+                if node.is::<NetworkShuffleExec>() && node.output_ordering().is_some() {
+                    return Err(refused(node, "keeps an order that is not sent"));
+                }
                 check_part(&stage.plan, false)?;
             }
         }
@@ -58,7 +61,7 @@ pub(crate) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
 
 /// Checks the operators of a stage of several tasks, up to those of the stages below.
 fn check_part(node: &Arc<dyn ExecutionPlan>, is_scoped: bool) -> Result<()> {
-    let is_scan = node.is::<DataSourceExec>() || node.is::<DistributedLeafExec>();
+    let is_scan = node.is::<DistributedLeafExec>();
     if !(is_listed(node) || is_scan && is_scoped) {
         return Err(refused(node, "is not executed in parts"));
     }

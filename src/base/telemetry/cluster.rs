@@ -20,7 +20,7 @@ pub struct ClusterMetrics {
     pub workers: Gauge,
     /// `weir_cluster_queries_total`: queries of this server that were begun over several nodes.
     pub queries: Counter,
-    /// `weir_cluster_queries_failed_total`: of these, those that failed and were run again.
+    /// `weir_cluster_queries_failed_total`: queries that failed over several nodes, and succeeded when they were run again.
     pub queries_failed: Counter,
     /// `weir_cluster_queries_local_total`: large queries with a part that only this server can execute.
     pub queries_local: Counter,
@@ -45,7 +45,7 @@ impl ClusterMetrics {
         );
         registry.register(
             "cluster_queries_failed",
-            "Queries that failed over several nodes and were run again",
+            "Queries that failed over several nodes and succeeded when they were run again",
             self.queries_failed.clone(),
         );
         registry.register(

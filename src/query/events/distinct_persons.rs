@@ -1,6 +1,7 @@
 //! Rewrites `count(DISTINCT person_id)` of events to count four-byte numbers: [`of_numbers`]. A person's number
 //! ([`PersonNumbers`]) maps one to one to its uuid, so the count is the same, and neither hash tables nor exchanges
-//! between threads move 36-byte texts for each row.
+//! between threads move 36-byte texts for each row. Numbers are those of one process; over several it counts the sixteen
+//! bytes of uuids: [`of_keys`].
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias,
+    Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, ScalarUDF, SubqueryAlias,
 };
 
-use crate::events::resolve_person::RESOLVE_PERSON;
+use crate::events::resolve_person::{RESOLVE_PERSON, person_key};
 use crate::events::table::OWN_EVENTS;
 use crate::persons::person_numbers::PersonNumbers;
 
@@ -34,14 +35,30 @@ pub(crate) fn of_numbers(plan: LogicalPlan, state: &SessionState) -> Result<Logi
     let Some(persons) = state.config().get_extension::<PersonNumbers>() else { return Ok(plan) };
     // Numbers added to the view's own instance would stay in memory as long as the view.
     let persons = Arc::new(persons.anew());
+    counting(plan, &|_, arguments| persons.of_event(arguments))
+}
+
+/// The same, in which each count of distinct persons counts the bytes of their uuids.
+///
+/// # Errors
+///
+/// The changed plan is invalid: a bug.
+pub(crate) fn of_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    counting(plan, &|resolve, arguments| person_key(resolve).call(arguments))
+}
+
+/// What is counted instead of a person: of the function that resolves it, if there is one, and its arguments.
+type Counted<'c> = &'c dyn Fn(Option<&ScalarUDF>, Vec<Expr>) -> Expr;
+
+fn counting(plan: LogicalPlan, instead: Counted<'_>) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| match plan {
-        LogicalPlan::Aggregate(aggregate) => counted(aggregate, &persons),
+        LogicalPlan::Aggregate(aggregate) => counted(aggregate, instead),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(changed.data)
 }
 
-fn counted(aggregate: Aggregate, persons: &Arc<PersonNumbers>) -> Result<Transformed<LogicalPlan>> {
+fn counted(aggregate: Aggregate, instead: Counted<'_>) -> Result<Transformed<LogicalPlan>> {
     let input = &aggregate.input;
     let counts = |expression: &Expr| counted_person(expression, input).is_some();
     if !aggregate.aggr_expr.iter().any(counts) {
@@ -56,12 +73,12 @@ fn counted(aggregate: Aggregate, persons: &Arc<PersonNumbers>) -> Result<Transfo
             continue;
         };
         let column = format!("{NUMBER}_{at}");
-        let number = match with_number(&input, person, persons, &column)? {
+        let number = match with_number(&input, person, instead, &column)? {
             Some((numbered, number)) => {
                 input = numbered;
                 Expr::Column(number)
             }
-            None => persons.of_event(vec![Expr::Column(person.clone())]),
+            None => instead(None, vec![Expr::Column(person.clone())]),
         };
         let name = names.save(expression);
         let changed = expression.clone().transform_up(|part| match part {
@@ -83,7 +100,7 @@ fn counted(aggregate: Aggregate, persons: &Arc<PersonNumbers>) -> Result<Transfo
 fn with_number(
     plan: &LogicalPlan,
     person: &Column,
-    persons: &Arc<PersonNumbers>,
+    instead: Counted<'_>,
     name: &str,
 ) -> Result<Option<(LogicalPlan, Column)>> {
     if let LogicalPlan::Projection(projection) = plan {
@@ -91,14 +108,15 @@ fn with_number(
         let expression = at.and_then(|at| projection.expr.get(at));
         let (input, number) = match expression.map(|expression| expression.clone().unalias()) {
             Some(Expr::Column(inner)) => {
-                let Some((input, number)) = with_number(&projection.input, &inner, persons, name)?
+                let Some((input, number)) = with_number(&projection.input, &inner, instead, name)?
                 else {
                     return Ok(None);
                 };
                 (Arc::new(input), Expr::Column(number))
             }
             Some(Expr::ScalarFunction(call)) => {
-                (Arc::clone(&projection.input), persons.of_event(call.args).alias(name))
+                let number = instead(Some(&call.func), call.args).alias(name);
+                (Arc::clone(&projection.input), number)
             }
             _ => return Ok(None),
         };
@@ -113,7 +131,7 @@ fn with_number(
             _ => Some(person.clone()),
         };
         let Some(inner) = inner.filter(|inner| is_person_of_event(input, inner)) else { continue };
-        let Some((input, number)) = with_number(input, &inner, persons, name)? else { continue };
+        let Some((input, number)) = with_number(input, &inner, instead, name)? else { continue };
         let mut inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
         if let Some(own) = inputs.get_mut(at) {
             *own = input;

@@ -25,7 +25,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::ident;
 
 use crate::events::promoted::Promoted;
-use crate::events::resolve_person::{ResolvePerson, Survivors};
+use crate::events::resolve_person::{Gives, ResolvePerson, Survivors};
 use crate::events::row_filter::is_row_filter;
 use crate::events::scoped::{PROJECT, Scope, ScopedExec};
 use crate::events::{deleted, promoted, pruning, row_filter, scoped};
@@ -102,8 +102,11 @@ pub(crate) fn event_tables(
     // Only overrides of this project may influence the plan, as EXPLAIN shows it.
     let person = match overrides.concerns(project) {
         true => {
-            let resolve =
-                ResolvePerson::function(project, Survivors::Store(overrides), stored_with.len());
+            let resolve = ResolvePerson::function(
+                (project, Survivors::Store(overrides)),
+                stored_with.len(),
+                Gives::Text,
+            );
             resolve.call(stored_with).alias("person_id")
         }
         false => ident("person_id"),

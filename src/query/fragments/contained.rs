@@ -2,7 +2,7 @@
 //! end, and an answer without them would look whole.
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -18,9 +18,13 @@ pub(crate) fn contained(batches: SendableRecordBatchStream) -> SendableRecordBat
     let schema = batches.schema();
     let contained = AssertUnwindSafe(batches).catch_unwind().map(|batch| match batch {
         Ok(batch) => batch,
-        Err(_) => Err(DataFusionError::Internal("a part of a query panicked".to_owned())),
+        Err(_) => Err(panicked()),
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, contained))
+}
+
+fn panicked() -> DataFusionError {
+    DataFusionError::Internal("a part of a query panicked".to_owned())
 }
 
 /// Passes on what its input does, and errors instead of panics.
@@ -73,6 +77,7 @@ impl ExecutionPlan for ContainedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context).map(contained)
+        let begun = catch_unwind(AssertUnwindSafe(|| self.input.execute(partition, context)));
+        begun.unwrap_or_else(|_| Err(panicked())).map(contained)
     }
 }

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::events::resolve_person::{ResolvePerson, Survivors};
+use crate::events::resolve_person::{Gives, ResolvePerson, Survivors};
 use crate::events::scoped::{Scope, ScopedExec};
 use crate::functions::local_time::LocalTimeContent;
 use crate::functions::{json_property, text_number};
@@ -89,6 +89,7 @@ pub(super) enum FunctionContent {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PersonsContent {
     project: i64,
+    gives: Gives,
     /// Whether it takes distinct ids.
     by_distinct_id: bool,
     /// Pairs of uuids, a person and the one that replaces it: bytes in Base64.
@@ -160,6 +161,7 @@ impl PersonsContent {
         let pairs = map.survivors.iter().flat_map(|(person, survivor)| [*person, *survivor]);
         Some(Self {
             project: own.project.0,
+            gives: own.gives,
             by_distinct_id: own.takes_distinct_ids(),
             survivors: written(pairs),
             splits: written(map.splits.iter().copied()),
@@ -175,7 +177,7 @@ impl PersonsContent {
         let (survivors, splits) = (pairs.collect(), read(&self.splits)?.into_iter().collect());
         let survivors = Survivors::Map(Arc::new(OverrideMap { survivors, splits }));
         let arguments = if self.by_distinct_id { 2 } else { 1 };
-        Ok(ResolvePerson::function(ProjectId(self.project), survivors, arguments))
+        Ok(ResolvePerson::function((ProjectId(self.project), survivors), arguments, self.gives))
     }
 }
 

@@ -14,7 +14,7 @@ use datafusion::prelude::{SessionContext, ident};
 use uuid::Uuid;
 
 use super::Fragments;
-use crate::events::resolve_person::{ResolvePerson, Survivors};
+use crate::events::resolve_person::{Gives, ResolvePerson, Survivors, person_key};
 use crate::events::scoped::{Scope, ScopedExec};
 use crate::functions::{json_property, text_number};
 use crate::guard::Pools;
@@ -83,7 +83,7 @@ fn functions_of_persons_give_the_same() {
     let ids = [Some("x"), Some("x"), Some("a"), Some("b"), Some("c"), Some("d")];
     for arguments in [1, 2] {
         let survivors = Survivors::Map(Arc::new(map.clone()));
-        let own = ResolvePerson::function(project, survivors, arguments);
+        let own = ResolvePerson::function((project, survivors), arguments, Gives::Text);
         let columns = &[&persons[..], &ids[..]][..arguments];
         let found = values(&sent(&own), columns);
         assert_eq!(found, values(&own, columns));
@@ -92,6 +92,16 @@ fn functions_of_persons_give_the_same() {
             _ => [person(2), person(2), person(3), of_id("b")],
         };
         assert_eq!(found[..4], expected.map(|own| own.to_string()));
+        // Keys are the same for the same persons, and others for others.
+        let key = person_key(Some(&own));
+        let keys = values(&sent(&key), columns);
+        assert_eq!(keys, values(&key, columns));
+        let uuids = || keys.iter().zip(&found).take(4);
+        for (a, of_a) in uuids() {
+            for (b, of_b) in uuids() {
+                assert_eq!(a == b, of_a == of_b);
+            }
+        }
     }
 }
 
@@ -129,7 +139,7 @@ fn what_has_no_content_is_not_sent() {
     let deep = format!("{}{}{}", r#"{"Guarded":"#.repeat(10_000), "1", "}".repeat(10_000));
     assert!(fragments().read_function(deep.as_bytes()).is_err());
     let odd =
-        br#"{"ResolvePerson":{"project":1,"by_distinct_id":false,"survivors":"AAAA","splits":""}}"#;
+        br#"{"ResolvePerson":{"project":1,"gives":"Text","by_distinct_id":false,"survivors":"AAAA","splits":""}}"#;
     assert!(fragments().read_function(odd).is_err());
 }
 

@@ -22,6 +22,7 @@ use datafusion::physical_plan::coop::{CooperativeExec, make_cooperative};
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
 };
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -106,7 +107,12 @@ pub(crate) fn bounded_batches(
         true => Ok(Transformed::no(node)),
         false => rule.below(node),
     };
-    Ok(plan.transform_down_up(down, up)?.data)
+    let plan = plan.transform_down_up(down, up)?.data;
+    // A repartition at the head of a fragment stays there.
+    Ok(match plan.is::<RepartitionExec>() {
+        true => plan,
+        false => rule.bounded(&plan, Use::Copied),
+    })
 }
 
 impl BoundBatches {

@@ -360,6 +360,7 @@ impl Attempt {
                 // Numbers of persons are those of one process.
                 let state = distribution::for_candidates(state);
                 let planned = async {
+                    let plan = distinct_persons::of_keys(plan)?;
                     let (state, plan, query) = physical(state, plan).await?;
                     others.plan(Candidate { state, query, plan, limit }).await
                 };
