@@ -168,6 +168,7 @@ fn the_archive_serves() {
         ("examples/grafana-operation.json", "weir_events_accepted_total"),
         ("examples/grafana-product.json", "FROM events"),
         ("examples/pair.env", "WEIR_STORAGE_LOG=bucket"),
+        ("examples/workers.env", "WEIR_CLUSTER_WORKERS="),
     ] {
         let text =
             fs::read_to_string(top.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));

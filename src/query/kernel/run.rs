@@ -225,7 +225,7 @@ async fn answer(
     nodes.note(reached);
     for is_last in [false, true] {
         let Err(error) = &outcome else { return Ok(()) };
-        if !reached.is_distributed || reached.is_sent {
+        if !reached.is_distributed || reached.is_sent || error.is_final() {
             break;
         }
         let why = error.to_string();
@@ -346,17 +346,19 @@ impl Attempt {
     async fn physical(self, limit: Duration) -> Result<Physical, DataFusionError> {
         let Self { state, plan, effort, running, distribution } = self;
         running.set_planning(true);
+        let others = distribution.map(|others| (others, state.clone(), plan.clone()));
         // Sets of texts can be spilled, the hash table of numbers cannot.
         let numbered = match effort {
-            Effort::Fast => distinct_persons::of_numbers(plan.clone(), &state)?,
-            Effort::Sparing => plan.clone(),
+            Effort::Fast => distinct_persons::of_numbers(plan, &state)?,
+            Effort::Sparing => plan,
         };
-        let (own, own_plan, _) = physical(state.clone(), numbered).await?;
-        let distribution = distribution
-            .filter(|others| distribution::file_bytes(&own_plan) >= others.bytes_min())
-            .filter(|_| !distribution::has_scalar_subquery(&plan));
-        let over_nodes = match distribution {
-            Some(others) => {
+        let (own, own_plan, _) = physical(state, numbered).await?;
+        let others = others.filter(|(others, _, plan)| {
+            distribution::file_bytes(&own_plan) >= others.bytes_min()
+                && !distribution::has_scalar_subquery(plan)
+        });
+        let over_nodes = match others {
+            Some((others, state, plan)) => {
                 // Numbers of persons are those of one process.
                 let state = distribution::for_candidates(state);
                 let planned = async {
