@@ -22,8 +22,8 @@ use weir_base::telemetry::metrics::Metrics;
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Time that a worker has to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that a worker has to answer, which may be busy with parts of queries.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The workers of a server. Clones share them.
 #[derive(Clone)]

@@ -140,4 +140,4 @@ pub(crate) fn urls(workers: &[Worker]) -> String {
 }
 
 /// Longest until a server knows which workers answer.
-pub(crate) const NOTICED: Duration = Duration::from_secs(10);
+pub(crate) const NOTICED: Duration = Duration::from_secs(30);
