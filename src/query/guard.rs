@@ -29,6 +29,7 @@ mod held;
 mod ignored;
 mod in_lists;
 pub(super) mod operators;
+pub(super) mod passing;
 mod running;
 mod sizes;
 mod statement;

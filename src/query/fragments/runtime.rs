@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::table::store_url;
 use crate::fragments::Fragments;
-use crate::fragments::contained::ContainedExec;
+use crate::fragments::contained::{Contained, ContainedExec};
 use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
 use crate::kernel::error::QueryError;
@@ -152,7 +152,9 @@ impl FragmentRuntime {
             }
         })?;
         let plan = self.fragments.bounded(plan.data, |_| false)?;
-        let contained = |input| Arc::new(ContainedExec { input }) as Arc<dyn ExecutionPlan>;
+        let contained = |input| -> Arc<dyn ExecutionPlan> {
+            Arc::new(ContainedExec { input, pass: Contained })
+        };
         // The engine replaces a repartition at the head.
         match plan.downcast_ref::<RepartitionExec>() {
             Some(head) => {

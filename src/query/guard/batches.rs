@@ -2,7 +2,6 @@
 //! plan. Operators copy batches row by row (groups, sort keys, spilled rows) before they account for them, and limit
 //! their batches by rows; so here batches are split to a size in bytes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
@@ -14,7 +13,6 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -28,13 +26,11 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::guard::compact::compact;
+use crate::guard::passing::{Pass, Through};
 use crate::guard::sizes;
 use crate::guard::sizes::Views;
 
@@ -151,7 +147,8 @@ impl BoundBatches {
                 false => Arc::clone(input),
             };
         }
-        Arc::new(BoundedExec { input: Arc::clone(input), used, pool: Arc::clone(&self.pool) })
+        let pass = Bounds { used, pool: Arc::clone(&self.pool) };
+        Arc::new(BoundedExec { input: Arc::clone(input), pass })
     }
 }
 
@@ -218,70 +215,28 @@ fn is_join(operator: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Passes batches on, split to a bounded number of bytes.
+type BoundedExec = Through<Bounds>;
+
+/// How large the batches may be that an operator gets.
 #[derive(Clone, Debug)]
-struct BoundedExec {
-    input: Arc<dyn ExecutionPlan>,
+struct Bounds {
     used: Use,
     pool: Arc<dyn MemoryPool>,
 }
 
-impl DisplayAs for BoundedExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BoundedExec")
-    }
-}
-
-impl ExecutionPlan for BoundedExec {
-    fn name(&self) -> &str {
-        "BoundedExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.into_iter().next();
-        let input = input.ok_or_else(|| DataFusionError::Internal("no input".to_owned()))?;
-        Ok(Arc::new(Self { input, used: self.used.clone(), pool: Arc::clone(&self.pool) }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, recompute)
-    }
+impl Pass for Bounds {
+    const NAME: &'static str = "BoundedExec";
 
     fn execute(
         &self,
+        input: &dyn ExecutionPlan,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let schema = self.input.schema();
+        let schema = input.schema();
         let rows_max = context.session_config().batch_size();
-        let kept = MemoryConsumer::new(self.name()).register(&self.pool);
-        let batches = self.input.execute(partition, context)?;
+        let kept = MemoryConsumer::new(Self::NAME).register(&self.pool);
+        let batches = input.execute(partition, context)?;
         let used = self.used.clone();
         // Over all batches so far: bytes of the widest arguments of windows, rows, and bytes of the windows' output.
         let (mut widest, mut rows, mut outputs) = (0_usize, 0_usize, 0_usize);

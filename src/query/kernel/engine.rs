@@ -256,22 +256,23 @@ impl Engine {
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
         let mut answer = self.begin(query.clone(), None);
-        match self.gather(&mut answer, rows_max).await {
-            // Nothing of it has been used.
-            Err(error) if answer.is_over_nodes() && !error.is_final() => {
-                drop(answer);
-                let mut answer = self.begin_alone(query);
-                let (batches, size, reserved) = self.gather(&mut answer, rows_max).await?;
-                run::note_failure(&self.shared, &error.to_string());
-                let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
-                Ok(GatheredRows { schema, batches, size, held })
-            }
-            gathered => {
-                let (batches, size, reserved) = gathered?;
-                let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
-                Ok(GatheredRows { schema, batches, size, held })
+        let mut gathered = self.gather(&mut answer, rows_max).await;
+        // Nothing of it has been used.
+        if let Err(error) = &gathered
+            && answer.is_over_nodes()
+            && !error.is_final()
+        {
+            let why = error.to_string();
+            drop(answer);
+            answer = self.begin_alone(query);
+            gathered = self.gather(&mut answer, rows_max).await;
+            if gathered.is_ok() {
+                run::note_failure(&self.shared, &why);
             }
         }
+        let (batches, size, reserved) = gathered?;
+        let (schema, held) = (Arc::clone(&answer.schema), (permit, reserved));
+        Ok(GatheredRows { schema, batches, size, held })
     }
 
     async fn gather(
