@@ -122,9 +122,8 @@
 //!    a whole; files are encoded while they are sent ([`weir_query::kernel::files`]), and other readers take batches as
 //!    fast as they want ([`weir_query::kernel::engine::Engine::rows`]).
 //! 6. A query that reads many bytes is planned over the workers of the server, if it has any
-//!    ([`weir_query::kernel::distribution`], [`weir_cluster::coordinator::Coordinator`]): what our operators and functions
-//!    consist of is sent with the plan ([`weir_query::fragments`]), and each worker executes its part of every stage
-//!    ([`weir_cluster::service`]). What fails there is run again here.
+//!    ([`weir_query::kernel::distribution`], [`weir_cluster::node`]): what our operators and functions consist of is sent
+//!    with the plan ([`weir_query::fragments`]), and each worker executes its part of every stage. What fails there is run again here.
 //!
 //! # Flag evaluation
 //!

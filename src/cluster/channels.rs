@@ -25,11 +25,10 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::ServiceExt;
 use url::Url;
 
-use crate::codec;
+use crate::codec::Writer;
 use crate::error::ClusterError;
 use crate::secret::Secret;
 use weir_base::config::cluster::ClusterConfig;
-use weir_query::fragments::Fragments;
 
 /// Time to connect to a node of the same network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ pub(crate) const EXCHANGES_MAX: u32 = 1 << 20;
 
 /// Connections to other nodes, each opened at first use. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Channels(Arc<Shared>);
+pub(crate) struct Channels(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -63,7 +62,10 @@ impl Channels {
     /// # Errors
     ///
     /// The certificates of issuers cannot be read.
-    pub fn new(config: &ClusterConfig, secret: Secret) -> std::result::Result<Self, ClusterError> {
+    pub(crate) fn new(
+        config: &ClusterConfig,
+        secret: Secret,
+    ) -> std::result::Result<Self, ClusterError> {
         let issuers = config.issuers().map(|file| pem(file)).transpose()?;
         let tls =
             issuers.map(|pem| ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)));
@@ -123,7 +125,7 @@ impl ChannelResolver for Channels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
         Ok(Box::new(NodeChannel {
             node: self.node(url)?,
-            fragments: None,
+            writer: None,
             failure: Failure::default(),
         }))
     }
@@ -133,21 +135,21 @@ impl ChannelResolver for Channels {
 #[derive(Clone, Debug)]
 pub(crate) struct QueryChannels {
     channels: Channels,
-    fragments: Fragments,
+    writer: Arc<Writer>,
     failure: Failure,
 }
 
 impl QueryChannels {
-    pub(crate) fn new(channels: Channels, fragments: Fragments) -> Self {
-        Self { channels, fragments, failure: Failure::default() }
+    pub(crate) fn new(channels: Channels, writer: Arc<Writer>) -> Self {
+        Self { channels, writer, failure: Failure::default() }
     }
 }
 
 #[async_trait]
 impl ChannelResolver for QueryChannels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let (node, fragments) = (self.channels.node(url)?, Some(self.fragments.clone()));
-        Ok(Box::new(NodeChannel { node, fragments, failure: self.failure.clone() }))
+        let (node, writer) = (self.channels.node(url)?, Some(Arc::clone(&self.writer)));
+        Ok(Box::new(NodeChannel { node, writer, failure: self.failure.clone() }))
     }
 }
 
@@ -193,8 +195,8 @@ impl Failure {
 /// What speaks with a node.
 struct NodeChannel {
     node: Box<dyn WorkerChannel>,
-    /// Write plans, on the server of a query.
-    fragments: Option<Fragments>,
+    /// Writes plans, on the server of a query.
+    writer: Option<Arc<Writer>>,
     failure: Failure,
 }
 
@@ -209,9 +211,9 @@ impl WorkerChannel for NodeChannel {
         context: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
         let begun = async {
-            request.plan = match (request.plan, &self.fragments) {
-                (MaybeEncoded::Decoded(plan), Some(fragments)) => {
-                    MaybeEncoded::Encoded(codec::encode(plan, fragments)?)
+            request.plan = match (request.plan, &self.writer) {
+                (MaybeEncoded::Decoded(plan), Some(writer)) => {
+                    MaybeEncoded::Encoded(writer.encode(plan)?)
                 }
                 (plan, _) => plan,
             };

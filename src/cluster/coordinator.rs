@@ -18,14 +18,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::channels::{Channels, QueryChannels};
-use crate::codec::Codec;
+use crate::codec::{Codec, Writer};
 use crate::members::Members;
 use crate::service::Service;
 use crate::split::{Known, Nodes};
-use crate::{codec, secret, sound};
+use crate::{secret, sound};
 use weir_base::config::cluster::ClusterConfig;
 use weir_base::telemetry::metrics::Metrics;
-use weir_query::fragments::{FragmentSettings, Fragments};
+use weir_query::fragments::FragmentSettings;
 use weir_query::kernel::distribution::{Candidate, Distribution, Planned};
 
 /// With fewer workers, a query is no faster than on the server alone.
@@ -36,7 +36,7 @@ const CONNECTION_BYTES: usize = 1 << 20;
 
 /// Plans the large queries of a server over its workers.
 #[derive(Debug)]
-pub struct Coordinator {
+pub(crate) struct Coordinator {
     service: Service,
     members: Members,
     channels: Channels,
@@ -46,7 +46,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Over the workers `members`. `service` executes tasks of this server.
-    pub fn new(
+    pub(crate) fn new(
         config: &ClusterConfig,
         service: Service,
         members: Members,
@@ -65,10 +65,11 @@ impl Coordinator {
             return Ok(None);
         }
         let fragments = self.service.runtime().writer(&candidate);
+        let writer = Arc::new(Writer::new(fragments.clone()));
         let headers = secret::headers(&FragmentSettings::of(&candidate))?;
         let Candidate { state, query, plan, .. } = candidate;
         let nodes = Nodes(Arc::new(Known { own: self.service.url().clone(), workers }));
-        let channels = QueryChannels::new(self.channels.clone(), fragments.clone());
+        let channels = QueryChannels::new(self.channels.clone(), Arc::clone(&writer));
         let state = SessionStateBuilder::new_from_existing(state)
             .with_query_planner(Arc::new(Given(plan)))
             .with_distributed_planner()
@@ -93,7 +94,7 @@ impl Coordinator {
         if !plan.is::<DistributedExec>() {
             return Ok(None);
         }
-        let checked = sound::check(&plan).and_then(|()| check(&plan, &fragments, &context));
+        let checked = sound::check(&plan).and_then(|()| check(&plan, &writer, &context));
         if let Err(error) = checked {
             tracing::debug!(%error, "a large query runs on this server alone");
             self.metrics.cluster.queries_local.inc();
@@ -109,17 +110,13 @@ impl Coordinator {
 /// # Errors
 ///
 /// One cannot.
-fn check(
-    plan: &Arc<dyn ExecutionPlan>,
-    fragments: &Fragments,
-    context: &TaskContext,
-) -> Result<()> {
+fn check(plan: &Arc<dyn ExecutionPlan>, writer: &Writer, context: &TaskContext) -> Result<()> {
     plan.apply(|node| {
         // What is one task is executed here.
         if let Some(Stage::Local(stage)) = node.as_network_boundary().map(|own| own.input_stage())
             && stage.tasks > 1
         {
-            codec::check(part(&stage.plan)?, fragments, context)?;
+            writer.check(part(&stage.plan)?, context)?;
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

@@ -1,5 +1,5 @@
-//! The workers of a server: [`Members`], those that answer and are of the same version. Plans of another version may not be
-//! readable, or mean something else.
+//! The workers of a server: [`Members`], those that answer. Strangers and nodes of another build refuse to
+//! ([`Secret::check`](crate::secret::Secret::check)).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -27,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The workers of a server. Clones share them.
 #[derive(Clone)]
-pub struct Members(Arc<Shared>);
+pub(crate) struct Members(Arc<Shared>);
 
 struct Shared {
     all: Vec<Url>,
@@ -35,17 +35,16 @@ struct Shared {
     /// Why each of the others does not count.
     missing: Mutex<BTreeMap<Url, String>>,
     channels: Channels,
-    version: Arc<str>,
     metrics: Arc<Metrics>,
 }
 
 /// The workers that answer.
 #[derive(Debug, Default)]
-pub struct Live {
+pub(crate) struct Live {
     /// Their URLs, sorted.
-    pub urls: Vec<Url>,
+    pub(crate) urls: Vec<Url>,
     /// Counts the changes of `urls`.
-    pub generation: u64,
+    pub(crate) generation: u64,
 }
 
 impl std::fmt::Debug for Members {
@@ -56,25 +55,20 @@ impl std::fmt::Debug for Members {
 
 impl Members {
     /// These workers, none of which has answered yet.
-    pub fn new(
-        mut all: Vec<Url>,
-        channels: Channels,
-        version: Arc<str>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(crate) fn new(mut all: Vec<Url>, channels: Channels, metrics: Arc<Metrics>) -> Self {
         all.sort_unstable();
         all.dedup();
         let live = ArcSwap::from_pointee(Live::default());
-        Self(Arc::new(Shared { all, live, missing: Mutex::default(), channels, version, metrics }))
+        Self(Arc::new(Shared { all, live, missing: Mutex::default(), channels, metrics }))
     }
 
     /// Those that answered last.
-    pub fn live(&self) -> Arc<Live> {
+    pub(crate) fn live(&self) -> Arc<Live> {
         self.0.live.load_full()
     }
 
     /// Asks all workers.
-    pub async fn look(&self) {
+    pub(crate) async fn look(&self) {
         let Shared { all, live, metrics, missing, .. } = &*self.0;
         let answers = join_all(all.iter().map(|worker| self.answer(worker))).await;
         let mut now = Vec::new();
@@ -99,27 +93,25 @@ impl Members {
         }
     }
 
-    /// Whether a worker of the same version answers.
+    /// Whether a worker answers.
     ///
     /// # Errors
     ///
     /// Why not.
     async fn answer(&self, worker: &Url) -> Result<(), String> {
-        let Shared { channels, version, .. } = &*self.0;
         let asking = async {
-            let mut node = channels.node(worker)?;
+            let mut node = self.0.channels.node(worker)?;
             node.get_worker_info(GetWorkerInfoRequest {}).await
         };
         match timeout(ANSWER_TIMEOUT, asking).await {
-            Ok(Ok(info)) if info.version == **version => Ok(()),
-            Ok(Ok(info)) => Err(format!("its version is {}, not {version}", info.version)),
+            Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(reason(&error)),
             Err(_) => Err(format!("it has not answered within {ANSWER_TIMEOUT:?}")),
         }
     }
 
     /// Asks all workers from time to time.
-    pub async fn watch(self, shutdown: Shutdown) {
+    pub(crate) async fn watch(self, shutdown: Shutdown) {
         loop {
             self.look().await;
             if shutdown.pause(INTERVAL).await != Pause::Elapsed {

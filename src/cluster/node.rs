@@ -10,6 +10,7 @@ use url::Url;
 use crate::channels::Channels;
 use crate::coordinator::Coordinator;
 use crate::error::ClusterError;
+use crate::members;
 use crate::members::Members;
 use crate::secret::Secret;
 use crate::service::{Endpoint, Service};
@@ -27,8 +28,6 @@ pub struct Node {
     channels: Channels,
     secret: Secret,
     workers: Vec<Url>,
-    /// The build of the program: others may not be able to read its plans.
-    build: Arc<str>,
 }
 
 impl std::fmt::Debug for Node {
@@ -75,10 +74,10 @@ impl Node {
         let endpoint = Endpoint::new(config, listener.local_addr().map_err(unusable)?)?;
         let channels = Channels::new(config, secret.clone())?;
         let workers = config.cluster_workers.iter();
-        let workers = workers.map(|text| crate::members::url(text, "cluster-workers"));
+        let workers = workers.map(|text| members::url(text, "cluster-workers"));
         let workers = workers.collect::<Result<_, _>>()?;
         let config = config.clone();
-        Ok(Some(Self { config, listener, endpoint, channels, secret, workers, build }))
+        Ok(Some(Self { config, listener, endpoint, channels, secret, workers }))
     }
 
     /// The URL under which other nodes reach it.
@@ -95,11 +94,11 @@ impl Node {
     }
 
     fn serve(self, runtime: FragmentRuntime, process: &Process, tasks: &Tasks) -> Serving {
-        let Self { config, listener, endpoint, channels, secret, workers, build } = self;
+        let Self { config, listener, endpoint, channels, secret, workers } = self;
         let metrics = Arc::clone(&process.metrics);
         let sender = (channels.clone(), secret);
         let limit = config.cluster_fragments_max;
-        let service = Service::new(endpoint, Arc::clone(&build), runtime, sender, (limit, metrics));
+        let service = Service::new(endpoint, runtime, sender, (limit, metrics));
         let serving = service.clone().serve(listener, process.shutdown.clone());
         tasks.spawn("cluster-port", async move {
             if let Err(error) = serving.await {
@@ -107,17 +106,17 @@ impl Node {
                 tracing::error!(error, "the port for parts of queries of other nodes is closed");
             }
         });
-        Serving { config, service, channels, workers, build }
+        Serving { config, service, channels, workers }
     }
 
     /// Executes parts of the queries of this server and of others, and gives the engine of this server its workers.
     pub fn distribute(self, process: Process) -> Distribute {
         Distribute::by(move |runtime| {
             let tasks = Tasks::new(process.query.clone());
-            let Serving { config, service, channels, workers, build } =
+            let Serving { config, service, channels, workers } =
                 self.serve(runtime, &process, &tasks);
             let Process { shutdown, metrics, .. } = process;
-            let members = Members::new(workers, channels.clone(), build, Arc::clone(&metrics));
+            let members = Members::new(workers, channels.clone(), Arc::clone(&metrics));
             tasks.spawn("cluster-workers", members.clone().watch(shutdown));
             Arc::new(Coordinator::new(&config, service, members, channels, metrics))
         })
@@ -130,14 +129,13 @@ struct Serving {
     service: Service,
     channels: Channels,
     workers: Vec<Url>,
-    build: Arc<str>,
 }
 
 /// Names the build of this program: its version if that has the commit, and a digest of the executable otherwise, because
 /// programs of different sources may have the same version.
-fn build(version: &str) -> Result<Arc<str>, ClusterError> {
+fn build(version: &str) -> Result<String, ClusterError> {
     if version.contains('(') {
-        return Ok(version.into());
+        return Ok(version.to_owned());
     }
     let unreadable = |file: String| {
         move |error: std::io::Error| ClusterError::File { file, why: error.to_string() }
@@ -146,5 +144,5 @@ fn build(version: &str) -> Result<Arc<str>, ClusterError> {
     let bytes = std::fs::read(&path).map_err(unreadable(path.display().to_string()))?;
     let digest: String =
         Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{version} {digest}").into())
+    Ok(format!("{version} {digest}"))
 }

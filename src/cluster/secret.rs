@@ -20,7 +20,7 @@ const SETTINGS: HeaderName = HeaderName::from_static("weir-fragment");
 
 /// The secret of a cluster.
 #[derive(Clone)]
-pub struct Secret {
+pub(crate) struct Secret {
     header: HeaderValue,
     /// Compared instead of the secret, so that the time it takes says nothing about the secret.
     digest: [u8; 32],
@@ -48,7 +48,7 @@ impl Secret {
     /// # Errors
     ///
     /// A header cannot have it.
-    pub fn new(text: &str, build: &str) -> std::result::Result<Self, ClusterError> {
+    pub(crate) fn new(text: &str, build: &str) -> std::result::Result<Self, ClusterError> {
         let wrong = |_| ClusterError::Setting {
             setting: "cluster-secret",
             why: "it has characters that are not printable ASCII".to_owned(),

@@ -67,7 +67,7 @@ impl Endpoint {
 
 /// Executes parts of queries. Clones share memory and limits.
 #[derive(Clone)]
-pub struct Service {
+pub(crate) struct Service {
     worker: Worker,
     runtime: FragmentRuntime,
     secret: Secret,
@@ -85,7 +85,6 @@ impl Service {
     /// The service behind a port, which executes at most so many tasks at once.
     pub(crate) fn new(
         endpoint: Endpoint,
-        version: Arc<str>,
         runtime: FragmentRuntime,
         (channels, secret): (Channels, Secret),
         (tasks_max, metrics): (usize, Arc<Metrics>),
@@ -93,8 +92,7 @@ impl Service {
         let tasks = Tasks::new(tasks_max, metrics);
         let sessions = Sessions { runtime: runtime.clone(), channels, tasks: tasks.clone() };
         let worker = Worker::from_session_builder(sessions)
-            .with_runtime_env(Arc::clone(runtime.environment()))
-            .with_version(version.to_string());
+            .with_runtime_env(Arc::clone(runtime.environment()));
         Self { worker, runtime, secret, endpoint, tasks }
     }
 

@@ -34,12 +34,12 @@ pub use crate::fragments::runtime::{FragmentRuntime, FragmentSettings, Stop};
 /// Contents of functions by the state of their overrides; `None` for one that has none.
 type PersonContents = HashMap<(usize, usize), Option<Arc<[u8]>>>;
 
-/// Writes and reads operators and functions, with the functions of one session.
+/// Writes and reads operators and functions, with the functions of one session. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Fragments {
-    functions: HashMap<String, Arc<ScalarUDF>>,
-    aggregates: HashMap<String, Arc<AggregateUDF>>,
-    of_lambdas: HashMap<String, Arc<HigherOrderUDF>>,
+    functions: Arc<HashMap<String, Arc<ScalarUDF>>>,
+    aggregates: Arc<HashMap<String, Arc<AggregateUDF>>>,
+    of_lambdas: Arc<HashMap<String, Arc<HigherOrderUDF>>>,
     pools: Pools,
     /// The contents of functions of persons by their states, which are long.
     persons: Arc<Mutex<PersonContents>>,
@@ -49,9 +49,9 @@ impl Fragments {
     pub(crate) fn new(context: &TaskContext, pools: Pools) -> Self {
         Self {
             persons: Arc::default(),
-            functions: context.scalar_functions().clone(),
-            aggregates: context.aggregate_functions().clone(),
-            of_lambdas: context.higher_order_functions().clone(),
+            functions: Arc::new(context.scalar_functions().clone()),
+            aggregates: Arc::new(context.aggregate_functions().clone()),
+            of_lambdas: Arc::new(context.higher_order_functions().clone()),
             pools,
         }
     }
@@ -118,14 +118,24 @@ impl Fragments {
         content.function(&self.functions, &self.pools.values)
     }
 
-    /// Whether every session has this aggregate function by its name.
-    pub fn has_aggregate(&self, function: &AggregateUDF) -> bool {
-        self.aggregates.get(function.name()).is_some_and(|own| **own == *function)
+    /// Checks that every session has this aggregate function by its name.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub fn check_aggregate(&self, function: &AggregateUDF) -> Result<()> {
+        let own = self.aggregates.get(function.name()).filter(|own| ***own == *function);
+        own.map(|_| ()).ok_or_else(|| unwritable(function.name()))
     }
 
-    /// Whether every session has this function of lambdas by its name.
-    pub fn has_function_of_lambdas(&self, function: &HigherOrderUDF) -> bool {
-        self.of_lambdas.get(function.name()).is_some_and(|own| **own == *function)
+    /// Checks that every session has this function of lambdas by its name.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub fn check_function_of_lambdas(&self, function: &HigherOrderUDF) -> Result<()> {
+        let own = self.of_lambdas.get(function.name()).filter(|own| ***own == *function);
+        own.map(|_| ()).ok_or_else(|| unwritable(function.name()))
     }
 
     /// A plan of which the operators bound what they pass on, above those at which `is_end`.
@@ -147,7 +157,8 @@ pub fn is_scope(operator: &Arc<dyn ExecutionPlan>) -> bool {
     operator.is::<ScopedExec>()
 }
 
-fn unwritable(name: &str) -> DataFusionError {
+/// That a part of a plan has no content.
+pub fn unwritable(name: &str) -> DataFusionError {
     DataFusionError::NotImplemented(format!("{name} cannot be executed by another process"))
 }
 

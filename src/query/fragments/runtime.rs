@@ -100,7 +100,8 @@ impl FragmentRuntime {
     /// What writes the parts of a candidate, by the functions that its session shares with all others.
     pub fn writer(&self, candidate: &Candidate) -> Fragments {
         let mut own = Fragments::new(&candidate.state.task_ctx(), self.pools.clone());
-        own.functions.retain(|name, _| self.fragments.functions.contains_key(name));
+        let known = &self.fragments.functions;
+        Arc::make_mut(&mut own.functions).retain(|name, _| known.contains_key(name));
         own
     }
 
