@@ -26,8 +26,8 @@ pub struct ClusterMetrics {
     pub queries_local: Counter,
     /// `weir_cluster_fragments_running`: parts of queries that this node executes for others now.
     pub fragments_running: Gauge,
-    /// `weir_cluster_fragments_total{outcome}`: parts of queries of other nodes: `begun`, `full`, or `refused` without the
-    /// secret of the cluster.
+    /// `weir_cluster_fragments_total{outcome}`: parts of queries of other nodes: `begun`, `full`, or `refused` to nodes with
+    /// another secret or build.
     pub fragments: Family<FragmentLabels, Counter>,
 }
 

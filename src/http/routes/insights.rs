@@ -282,8 +282,7 @@ impl How {
 }
 
 /// The result of the node of filters: from the cache if it is still valid and `refresh` requests no new one, else
-/// computed. A computation can be cancelled by the `client_query_id` of the filters. `read` parses the
-/// result.
+/// computed. A computation can be cancelled by the `client_query_id` of the filters. `read` parses the result.
 pub(super) async fn told<R: Send + 'static>(
     cx: &Context<Principal>,
     (node, filter): (&Value, &Filter),
