@@ -18,6 +18,7 @@
 //! id of a person that was split, or deleted while it had several. A person deleted with a single id,
 //! before any merge, leaves none; most deleted persons are of this kind.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -75,12 +76,26 @@ impl OverrideMap {
 
     /// The person that an event stored with `person` belongs to, if it is another one. See [`Overrides::of_event`].
     pub fn of_event(&self, project: ProjectId, person: Uuid, distinct_id: &str) -> Option<Uuid> {
-        if !self.splits.contains(&person) {
-            return self.get(person);
-        }
-        let own = PersonId::of(project, distinct_id).0;
-        Some(self.get(own).unwrap_or(own)).filter(|owner| *owner != person)
+        let is_split = self.splits.contains(&person);
+        let Ok(owner) = owner(is_split, (project, person), distinct_id, |person| {
+            Ok::<_, Infallible>(self.get(person))
+        });
+        owner
     }
+}
+
+/// The person that an event stored with `person` belongs to, if it is another one. `get` is the person that replaces one.
+fn owner<E>(
+    is_split: bool,
+    (project, person): Key,
+    distinct_id: &str,
+    get: impl Fn(Uuid) -> Result<Option<Uuid>, E>,
+) -> Result<Option<Uuid>, E> {
+    if !is_split {
+        return get(person);
+    }
+    let own = PersonId::of(project, distinct_id).0;
+    Ok(Some(get(own)?.unwrap_or(own)).filter(|owner| *owner != person))
 }
 
 impl Overrides {
@@ -121,11 +136,8 @@ impl Overrides {
         person: Uuid,
         distinct_id: &str,
     ) -> Result<Option<Uuid>, IdentityError> {
-        if !self.splits.contains(project, person) {
-            return self.get(project, person);
-        }
-        let own = PersonId::of(project, distinct_id).0;
-        Ok(Some(self.resolve(project, own)?).filter(|owner| *owner != person))
+        let is_split = self.splits.contains(project, person);
+        owner(is_split, (project, person), distinct_id, |person| self.get(project, person))
     }
 
     /// Whether events stored with `person` may belong to several persons, by their distinct ids.
