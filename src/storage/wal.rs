@@ -107,6 +107,18 @@ pub struct Recovered {
     pub corruptions: Vec<Corruption>,
 }
 
+/// Where a record of a log is, which consists of files: segments, or objects of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordLocation {
+    /// In the file whose first record is `first`, if its header does not say something else. `last` is the last record that
+    /// may be in it; `None` for the newest file, which has no end yet.
+    File { first: Sequence, last: Option<Sequence> },
+    /// In no file: it was truncated, because it is durable in other stores. The log goes on at `oldest`.
+    Removed { oldest: Sequence },
+    /// In no file, though it was never truncated: the records up to `last` are missing, or all.
+    Missing { last: Option<Sequence> },
+}
+
 /// A damaged place of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::object_log::format::{Header, Purpose, first_of, path_of};
 use crate::object_log::put::header_of;
 use crate::object_log::settings::{DIRECTORY, Pauses};
-use crate::wal::{Sequence, WalError};
+use crate::wal::{RecordLocation, Sequence, WalError};
 
 /// Most objects that one truncation removes at once.
 const REMOVED_AT_ONCE_MAX: usize = 1000;
@@ -51,18 +51,6 @@ pub(super) struct Listed {
     pub(super) header: Option<Header>,
     /// Whether its header was read and is damaged. It may be a claim, so it stays for good.
     pub(super) is_damaged: bool,
-}
-
-/// Location of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordLocation {
-    /// In this object, if its header does not say something else; `last` is the last record that may be in it, if the
-    /// next object tells.
-    Object { first: Sequence, last: Option<Sequence> },
-    /// In no object: it was truncated, because it is durable in other stores. The log goes on at `oldest`.
-    Removed { oldest: Sequence },
-    /// In no object, though it was never truncated: the records up to `last` are missing, or all.
-    Missing { last: Option<Sequence> },
 }
 
 impl Listed {
@@ -218,10 +206,8 @@ impl ObjectFiles {
         let may_have =
             |object: &&Listed| object.header.is_none_or(|header| header.last() >= wanted);
         if let Some(object) = at.filter(may_have) {
-            return RecordLocation::Object {
-                first: object.first,
-                last: next.map(Sequence::previous),
-            };
+            let last = next.map(Sequence::previous);
+            return RecordLocation::File { first: object.first, last };
         }
         match next {
             Some(oldest) if wanted <= list.durable_elsewhere => RecordLocation::Removed { oldest },

@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 
 use crate::object_log::format;
 use crate::object_log::format::{HEADER_BYTES, Header, Unreadable, path_of, split_frame};
-use crate::object_log::list::{ObjectFiles, RecordLocation};
+use crate::object_log::list::ObjectFiles;
 use crate::object_log::put::read_until_known;
 use crate::wal::reader::Item;
-use crate::wal::{Corruption, Damage, Sequence, WalError};
+use crate::wal::{Corruption, Damage, RecordLocation, Sequence, WalError};
 
 /// Objects that are read ahead: a request takes some tens of milliseconds, whatever its size.
 const AHEAD_MAX: usize = 16;
@@ -90,7 +90,7 @@ impl ObjectReader {
             self.current = None;
             let place = self.files.locate(wanted);
             let (first, last) = match place {
-                RecordLocation::Object { first, last } => (first, last.unwrap_or(until).min(until)),
+                RecordLocation::File { first, last } => (first, last.unwrap_or(until).min(until)),
                 RecordLocation::Removed { oldest } => {
                     return Err(WalError::Truncated { wanted, oldest });
                 }

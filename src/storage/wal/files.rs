@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::wal::reader::Reader;
-use crate::wal::{Sequence, WalError, segment, spare};
+use crate::wal::{RecordLocation, Sequence, WalError, segment, spare};
 use weir_disk::{Disk, DiskFile};
 
 /// Subdirectory for copies of damaged segments.
@@ -52,17 +52,6 @@ pub(super) struct Segment {
     pub(super) first: Sequence,
     /// Length of the file, unused space included.
     pub(super) len_bytes: u64,
-}
-
-/// Location of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordLocation {
-    /// In the segment from `first` to `last`; `None` for the newest segment, which has no end yet.
-    Segment { first: Sequence, last: Option<Sequence> },
-    /// In no segment: it was truncated, because it is durable in other stores. The log starts at `oldest`.
-    Removed { oldest: Sequence },
-    /// In no segment, though it was never truncated: the records up to `last` are missing.
-    Missing { last: Sequence },
 }
 
 impl WalFiles {
@@ -210,17 +199,15 @@ impl WalFiles {
         let next = list.segments.get(after).map(|segment| segment.first);
         let at = after.checked_sub(1).and_then(|at| list.segments.get(at));
         if let Some(segment) = at {
-            return RecordLocation::Segment {
-                first: segment.first,
-                last: next.map(Sequence::previous),
-            };
+            let last = next.map(Sequence::previous);
+            return RecordLocation::File { first: segment.first, last };
         }
         // Without a segment, the first one will start after all assigned sequences.
         let oldest = next.unwrap_or(list.end.max(list.durable_elsewhere).next());
         if wanted <= list.durable_elsewhere || oldest <= wanted {
             RecordLocation::Removed { oldest }
         } else {
-            RecordLocation::Missing { last: oldest.previous() }
+            RecordLocation::Missing { last: Some(oldest.previous()) }
         }
     }
 

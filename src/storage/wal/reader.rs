@@ -5,10 +5,10 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::wal::files::{RecordLocation, WalFiles};
+use crate::wal::files::WalFiles;
 use crate::wal::frame::{FRAMES_START, Prefix};
 use crate::wal::segment::Cursor;
-use crate::wal::{Corruption, Damage, Sequence, WalError, files, frame, segment};
+use crate::wal::{Corruption, Damage, RecordLocation, Sequence, WalError, files, frame, segment};
 
 /// One result of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +78,13 @@ impl Reader {
         let wanted = self.position.next();
         let place = self.files.locate(wanted);
         let (first, last) = match place {
-            RecordLocation::Segment { first, last } => (first, last.unwrap_or(until).min(until)),
+            RecordLocation::File { first, last } => (first, last.unwrap_or(until).min(until)),
             RecordLocation::Removed { oldest } => {
                 return Err(WalError::Truncated { wanted, oldest });
             }
-            RecordLocation::Missing { last } => return Ok(Some(self.missing(last.min(until)))),
+            RecordLocation::Missing { last } => {
+                return Ok(Some(self.missing(last.unwrap_or(until).min(until))));
+            }
         };
         if self.current.as_ref().is_none_or(|current| current.first != first) {
             match self.enter(first) {
