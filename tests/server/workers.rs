@@ -163,7 +163,7 @@ fn over_nodes(server: &TestServer) -> u64 {
 fn restart(server: &mut TestServer, workers: &[Worker]) {
     server.kill();
     let urls = urls(workers);
-    for (name, value) in with_workers(&urls, &[]) {
+    for (name, value) in with_workers(&urls) {
         server.set(name, value);
     }
     server.restart();
@@ -303,7 +303,7 @@ fn strangers_are_refused() {
     let expected = answer(&server, QUESTIONS[1]);
     server.kill();
     let twice = format!("{0},http://127.0.0.1:1,{0}/", worker.url);
-    for (name, value) in with_workers(&twice, &[]) {
+    for (name, value) in with_workers(&twice) {
         server.set(name, value);
     }
     server.set(

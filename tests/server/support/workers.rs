@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::harness::{Client, binary, patiently};
 
 /// The secret of all nodes.
-pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A worker, which ends with the value.
 #[derive(Debug)]
@@ -92,14 +92,10 @@ impl Worker {
         ticks * 10
     }
 
-    /// What it has logged.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("stderr")).expect("its log")
-    }
-
     /// Its log says nothing of a panic.
     pub(crate) fn is_well(&self) {
-        let log = self.log();
+        let log = std::fs::read_to_string(self.directory.path().join("stderr"));
+        let log = log.expect("its log");
         assert!(!log.contains("panicked"), "{log}");
     }
 }
@@ -121,17 +117,13 @@ fn told(out: &Path) -> Option<(String, String)> {
 }
 
 /// Settings of a server with these workers, which execute parts of all of its queries.
-pub(crate) fn with_workers<'a>(
-    urls: &'a str,
-    settings: &[(&'a str, &'a str)],
-) -> Vec<(&'a str, &'a str)> {
-    let own = [
+pub(crate) fn with_workers(urls: &str) -> [(&str, &str); 4] {
+    [
         ("WEIR_CLUSTER_LISTEN", "127.0.0.1:0"),
         ("WEIR_CLUSTER_SECRET", SECRET),
         ("WEIR_CLUSTER_WORKERS", urls),
         ("WEIR_CLUSTER_QUERY_MIN_BYTES", "0B"),
-    ];
-    settings.iter().copied().chain(own).collect()
+    ]
 }
 
 /// The URLs of workers as a setting.
