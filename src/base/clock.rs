@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
 
 /// Microseconds since 1970-01-01T00:00:00Z, leap seconds ignored. The only representation of
 /// time in Weir: Parquet and Delta store microseconds, and SDKs send no finer times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct UnixMicros(pub i64);
 
 impl UnixMicros {

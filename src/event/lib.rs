@@ -5,6 +5,7 @@
 //! parser of untrusted JSON, [`predicate`] defines filters on properties, [`time`] parses times. Pure, except for
 //! [`geoip`], which reads its database. No request formats, no storage.
 
+pub mod as_text;
 pub mod auto_set;
 pub mod columns;
 pub mod dictionary;

@@ -9,13 +9,14 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The first integer that has the same double as a neighbour.
 pub const WIDE_FROM: u64 = 1 << 53;
 
 /// A finite number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Number {
     double: f64,
     /// The exact integer, if its double is also that of other integers.

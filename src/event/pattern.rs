@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fancy_regex::internal::{AnalyzeContext, analyze};
 use fancy_regex::{Absent, Expr, Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Longest pattern.
@@ -79,7 +80,7 @@ const DIGITS_STATES: usize = 60;
 const SPACES_STATES: usize = 14;
 
 /// Why a pattern is refused.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PatternError {
     /// It is no regular expression.
     #[error("This is not a valid regular expression.")]
@@ -368,6 +369,31 @@ impl Pattern {
             .delegate_dfa_size_limit(SEARCH_MAX_BYTES)
             .build()
             .ok()
+    }
+}
+
+/// A pattern written as its text, and read within the same limits: for `#[serde(with)]`.
+pub(crate) mod as_text {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Pattern;
+
+    pub(crate) fn serialize<S: Serializer>(
+        pattern: &Arc<Pattern>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&pattern.text)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<Pattern>, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Pattern::new(&text).map_err(D::Error::custom)
     }
 }
 

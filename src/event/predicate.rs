@@ -26,6 +26,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use semver::{Version, VersionReq};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -33,9 +34,10 @@ use crate::number::Number;
 use crate::pattern::{Pattern, PatternError};
 use crate::predicate::moment::{Moment, Now};
 use crate::predicate::operator::Operator;
+use crate::{as_text, pattern};
 
 /// A predicate on one property of an event, a person or a group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Predicate {
     /// The name of the property.
     pub key: Box<str>,
@@ -44,7 +46,7 @@ pub struct Predicate {
 }
 
 /// The test of a property, which may be absent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Test {
     /// The property is present; null counts.
     Set,
@@ -59,7 +61,7 @@ pub enum Test {
 }
 
 /// A condition on the value of a present property.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Condition {
     /// Equality of strings, or of truth values.
     Equal(Equality),
@@ -72,7 +74,7 @@ pub enum Condition {
     /// The text ends with this one, ASCII case-insensitive. Stored in lower case.
     EndsWith(Box<str>),
     /// The pattern matches somewhere in the text, case-sensitive.
-    Regex(Arc<Pattern>),
+    Regex(#[serde(with = "pattern::as_text")] Arc<Pattern>),
     /// The value, read as a number, has this relation to the bound.
     Number {
         /// The relation.
@@ -92,9 +94,9 @@ pub enum Condition {
         numbers: Numbers,
     },
     /// The value, read as a semantic version, has this relation to the bound.
-    Version(Relation, Version),
+    Version(Relation, #[serde(with = "as_text")] Version),
     /// The value, read as a semantic version, lies in the range.
-    VersionRange(VersionReq),
+    VersionRange(#[serde(with = "as_text")] VersionReq),
     /// The value, read as a time, has this relation to the moment.
     Date(Relation, Moment),
     /// The filter's own value is invalid: undecided for every property value.
@@ -102,7 +104,7 @@ pub enum Condition {
 }
 
 /// How `exact` and `is_not` compare.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Equality {
     /// The truth of the value equals this. See [`Matching`] for when it applies.
     Truth(bool),
@@ -113,7 +115,7 @@ pub enum Equality {
 }
 
 /// The relation of a value (left) to a bound of the filter (right).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relation {
     /// Left is below right.
     Less,
@@ -131,7 +133,7 @@ pub enum Relation {
 
 /// Why the value of a filter is invalid. Evaluation treats such a filter as undecided; an API that stores
 /// filters can reject it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Invalid {
     /// The regular expression is not valid, or beyond a limit.
     Regex(PatternError),
@@ -157,7 +159,7 @@ pub enum Matching {
 }
 
 /// Which values are numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Numbers {
     /// Those that are numbers to insights and SQL: [`Number::of_value`].
     #[default]

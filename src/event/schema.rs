@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
 
 /// Positions of the fixed columns in [`events_schema`]; promoted properties follow.
 pub mod column {
@@ -76,7 +77,7 @@ pub const WIDE_COLUMNS: [usize; 2] = [column::PROPERTIES, column::ELEMENTS_CHAIN
 
 /// The permanent type of a promoted property. A value of another type is NULL in the column and only in
 /// `properties`, except for [`TEXT_OF_SCALARS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PropertyType {
     /// JSON string.
     Text,

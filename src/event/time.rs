@@ -8,6 +8,7 @@ use std::fmt;
 use chrono::format::{Parsed, StrftimeItems};
 use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, format};
 use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
 
 use weir_base::clock::UnixMicros;
 
@@ -145,7 +146,7 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
 }
 
 /// A date, or a date and time, as somebody wrote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Written {
     /// With an offset.
     Instant(UnixMicros),

@@ -3,13 +3,14 @@
 //! Parses `{"key", "operator", "value", "type", "group_type_index"}`. Evaluates nothing: only the caller
 //! knows cohorts and other flags.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::predicate::operator::Operator;
 use crate::predicate::{Predicate, PredicateError, Reading};
 
 /// A filter of a flag, a cohort or an insight.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Filter {
     /// A predicate on a property.
     Property {
@@ -35,7 +36,7 @@ pub enum Filter {
 }
 
 /// The object whose property a predicate tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// A property of the person.
     Person,
@@ -54,7 +55,7 @@ pub enum Scope {
 }
 
 /// Which membership of a cohort matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Membership {
     /// Members match.
     In,
@@ -76,7 +77,7 @@ impl Membership {
 }
 
 /// Which values of another flag match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expected {
     /// Anything but false.
     On,

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use chrono::{Days, Months, NaiveDateTime, TimeDelta};
 use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::as_text;
 use crate::time::{Written, at_wall};
 use weir_base::clock::UnixMicros;
 
@@ -16,11 +18,12 @@ use weir_base::clock::UnixMicros;
 const SPAN_LIMIT: u32 = 10_000;
 
 /// The current time of a project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
     /// The instant.
     pub at: UnixMicros,
     /// The time zone of the project.
+    #[serde(with = "as_text")]
     pub zone: Tz,
 }
 
@@ -32,7 +35,7 @@ impl Now {
 }
 
 /// A point in time in a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moment {
     /// A date, or a date and time.
     Written(Written),
@@ -46,7 +49,7 @@ pub enum Moment {
 }
 
 /// The unit of a span. Filters use hours and longer units, without quarters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Seconds.
     Seconds,

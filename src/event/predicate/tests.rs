@@ -18,7 +18,12 @@ fn predicate(operator: &str, value: &Value, matching: Matching) -> Predicate {
 }
 
 fn matches(operator: &str, value: &Value, actual: Option<&Value>) -> bool {
-    predicate(operator, value, Matching::Legacy).matches_value(actual, NOW)
+    let predicate = predicate(operator, value, Matching::Legacy);
+    let matches = predicate.matches_value(actual, NOW);
+    let written = serde_json::to_vec(&predicate).expect("it is written");
+    let read: Predicate = serde_json::from_slice(&written).expect("it is read");
+    assert_eq!(read.matches_value(actual, NOW), matches, "{predicate:?} as it is read again");
+    matches
 }
 
 /// Checks rows of (operator, filter value, actual value, expected) on a property that is present,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -23,7 +24,7 @@ const DEPTH_MAX: usize = 20;
 pub const FILTERS_MAX: usize = 1000;
 
 /// A filter, or several joined by AND or OR. Clones share their patterns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Tree {
     /// All hold; an empty list holds.
     All(Vec<Self>),
