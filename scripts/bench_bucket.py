@@ -230,4 +230,5 @@ def main():
         services.end()
         shutil.rmtree(place)
 
-main()
+if __name__ == "__main__":
+    main()

@@ -112,7 +112,7 @@ pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Resu
     };
     let start = Start { keys, config, policy, lock, listener, postgres, cluster };
     let served = main.block_on(serve(start, runtimes, clock));
-    let Served { app, back, lock, lease } = match served {
+    let Served { app, back, parts, lock, lease } = match served {
         Ok(Some(served)) => served,
         Ok(None) => {
             tracing::info!("stopped while another server serves");
@@ -135,9 +135,19 @@ pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Resu
     if let Some(lease) = lease {
         main.block_on(lease.give_back());
     }
+    let parts = main.block_on(parts.wait(THREADS_END));
     tracing::info!("stopped");
-    query.shutdown_background();
-    main.shutdown_timeout(THREADS_END);
+    match parts {
+        Ok(()) => {
+            query.shutdown_background();
+            main.shutdown_timeout(THREADS_END);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "parts of the queries of other nodes are cut off, which run them again");
+            // The connections end with the process.
+            std::mem::forget((query, main));
+        }
+    }
     // Last, because until here this process writes to the directory.
     drop(lock);
     Ok(())
@@ -219,13 +229,13 @@ struct Start {
 /// workers.
 fn distribute(
     node: cluster::Node,
-    runtimes: &Runtimes,
-    front: &Tasks,
+    (parts, front): (&Tasks, &Tasks),
     metrics: &Arc<Metrics>,
 ) -> Distribute {
     tracing::info!(url = node.url(), "executes parts of queries for other nodes");
-    let (query, shutdown) = (runtimes.query.clone(), front.shutdown().clone());
-    node.distribute(cluster::Process { query, shutdown, metrics: Arc::clone(metrics) })
+    let (tasks, shutdown) = (parts.clone(), front.shutdown().clone());
+    let process = cluster::Process { tasks, shutdown, metrics: Arc::clone(metrics) };
+    node.distribute(process).knowing(weir_insights::distributed::ABOVE)
 }
 
 /// State after the last request was answered.
@@ -234,6 +244,8 @@ struct Served {
     app: App,
     /// To be waited for.
     back: Tasks,
+    /// To be waited for before the threads of queries end.
+    parts: Tasks,
     /// To be held until both are done.
     lock: DirectoryLock,
     /// To be released then.
@@ -259,7 +271,8 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         held.keep(&back);
         lease = Some(held);
     }
-    let distribute = cluster.map(|node| distribute(node, &runtimes, &front, &metrics));
+    let parts = Tasks::new(runtimes.query.clone());
+    let distribute = cluster.map(|node| distribute(node, (&parts, &front), &metrics));
     let process = Process {
         config,
         tasks: back.clone(),
@@ -322,7 +335,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     postgres::end(&front, app.node.config.http.drain_timeout).await;
     app.shard.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
-    Ok(Some(Served { app, back, lock, lease }))
+    Ok(Some(Served { app, back, parts, lock, lease }))
 }
 
 /// The pages of the guide that are about using a server.

@@ -78,7 +78,8 @@ impl Worker {
         let url = url.context("a worker reads the files of a bucket: set storage-url")?;
         let files = tables::of_worker(&config, &url, &tasks, &clock, &metrics).await?;
         let threads = query.metrics().num_workers();
-        let runtime = FragmentRuntime::new(&config.query, files, threads, clock.clone())?;
+        let runtime = FragmentRuntime::new(&config.query, files, threads, clock.clone())?
+            .knowing(weir_insights::distributed::ABOVE);
         let mut out = std::io::stdout().lock();
         let greeting = writeln!(
             out,
@@ -91,8 +92,9 @@ impl Worker {
         }
         drop(out);
         let shutdown = tasks.shutdown().clone();
-        let process = Process { query, shutdown, metrics: Arc::clone(&metrics) };
-        let port = node.work(runtime, &process);
+        let port = Tasks::new(query);
+        let process = Process { tasks: port.clone(), shutdown, metrics: Arc::clone(&metrics) };
+        node.work(runtime, &process);
         let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
         let handler =
             Arc::new(Standby { metrics: Arc::clone(&metrics), refusing: Refusing::Worker });

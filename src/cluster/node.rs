@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use url::Url;
 
 use crate::channels::Channels;
@@ -38,9 +37,10 @@ impl std::fmt::Debug for Node {
 
 /// What a node runs with.
 pub struct Process {
-    /// The threads of queries.
-    pub query: Handle,
-    /// Ends the node.
+    /// Tasks on the threads of queries. To be waited for before these end: to another node, the rows of a part that is cut
+    /// off might look like all of them.
+    pub tasks: Tasks,
+    /// Ends the node, which executes to the end what it has begun.
     pub shutdown: Shutdown,
     /// The metrics.
     pub metrics: Arc<Metrics>,
@@ -85,22 +85,19 @@ impl Node {
         self.endpoint.url.as_str().trim_end_matches('/')
     }
 
-    /// Executes parts of the queries of other nodes, until the process shuts down. To be waited for: what is being executed
-    /// then comes to its end.
-    pub fn work(self, runtime: FragmentRuntime, process: &Process) -> Tasks {
-        let tasks = Tasks::new(process.query.clone());
-        self.serve(runtime, process, &tasks);
-        tasks
+    /// Executes parts of the queries of other nodes, until the process shuts down.
+    pub fn work(self, runtime: FragmentRuntime, process: &Process) {
+        self.serve(runtime, process);
     }
 
-    fn serve(self, runtime: FragmentRuntime, process: &Process, tasks: &Tasks) -> Serving {
+    fn serve(self, runtime: FragmentRuntime, process: &Process) -> Serving {
         let Self { config, listener, endpoint, channels, secret, workers } = self;
         let metrics = Arc::clone(&process.metrics);
         let sender = (channels.clone(), secret);
         let limit = config.cluster_fragments_max;
         let service = Service::new(endpoint, runtime, sender, (limit, metrics));
         let serving = service.clone().serve(listener, process.shutdown.clone());
-        tasks.spawn("cluster-port", async move {
+        process.tasks.spawn("cluster-port", async move {
             if let Err(error) = serving.await {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(error, "the port for parts of queries of other nodes is closed");
@@ -112,10 +109,8 @@ impl Node {
     /// Executes parts of the queries of this server and of others, and gives the engine of this server its workers.
     pub fn distribute(self, process: Process) -> Distribute {
         Distribute::by(move |runtime| {
-            let tasks = Tasks::new(process.query.clone());
-            let Serving { config, service, channels, workers } =
-                self.serve(runtime, &process, &tasks);
-            let Process { shutdown, metrics, .. } = process;
+            let Serving { config, service, channels, workers } = self.serve(runtime, &process);
+            let Process { tasks, shutdown, metrics } = process;
             let members = Members::new(workers, channels.clone(), Arc::clone(&metrics));
             tasks.spawn("cluster-workers", members.clone().watch(shutdown));
             Arc::new(Coordinator::new(&config, service, members, channels, metrics))

@@ -102,6 +102,7 @@ fn is_merging(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 fn is_listed(node: &Arc<dyn ExecutionPlan>) -> bool {
     fragments::is_scope(node)
+        || fragments::is_fold(node)
         || node.is::<AggregateExec>()
         || node.is::<CoalescePartitionsExec>()
         || node.is::<CooperativeExec>()

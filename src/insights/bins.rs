@@ -6,11 +6,15 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{max, min};
-use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, cast, create_udf};
+use datafusion::logical_expr::{Expr, cast};
 use datafusion::prelude::ident;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use weir_query::functions::serializable;
+use weir_query::functions::serializable::SerializableFunction;
 use weir_query::functions::text_number::number;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
@@ -23,7 +27,7 @@ const LARGE: f64 = 1e21;
 const SMALL: f64 = 1e-6;
 
 /// Bins of numbers, in ascending order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bins {
     /// The lower bound of each bin; empty if there are no numbers.
     starts: Vec<f64>,
@@ -86,22 +90,26 @@ impl Bins {
 
     /// Expression for the label of the bin of a text column that is parsed as a number; null if it is not numeric.
     pub fn labels_of(&self, column: &str) -> Expr {
-        let bins = self.clone();
-        let invoke = move |arguments: &[ColumnarValue]| {
-            let arrays = ColumnarValue::values_to_arrays(arguments)?;
-            let numbers = arrays.first().and_then(|array| array.as_primitive_opt::<Float64Type>());
-            let label = |number: Option<f64>| bins.label(number?);
-            let labels: StringArray = numbers.into_iter().flatten().map(label).collect();
-            Ok(ColumnarValue::Array(Arc::new(labels) as ArrayRef))
-        };
-        let function = create_udf(
-            "bin_of",
-            vec![DataType::Float64],
-            DataType::Utf8,
-            Volatility::Immutable,
-            Arc::new(invoke),
-        );
-        function.call(vec![number_of(column)])
+        serializable::call(self.clone(), number_of(column))
+    }
+}
+
+impl SerializableFunction for Bins {
+    const NAME: &'static str = "bin_of";
+
+    fn takes() -> DataType {
+        DataType::Float64
+    }
+
+    fn gives() -> DataType {
+        DataType::Utf8
+    }
+
+    fn invoke(&self, numbers: &ArrayRef) -> Result<ArrayRef> {
+        let numbers = numbers.as_primitive_opt::<Float64Type>();
+        let label = |number: Option<f64>| self.label(number?);
+        let labels: StringArray = numbers.into_iter().flatten().map(label).collect();
+        Ok(Arc::new(labels))
     }
 }
 

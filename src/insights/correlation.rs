@@ -9,7 +9,7 @@ mod counts;
 pub mod legacy;
 mod parse;
 mod plan;
-mod values;
+pub(crate) mod values;
 
 use crate::correlation::values::Wanted;
 use crate::dependence::Dependence;

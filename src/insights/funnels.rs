@@ -4,16 +4,16 @@
 //! computes for correlations and paths when an actor is in the funnel. The rules are those of PostHog's funnels.
 
 pub mod actors;
-mod answer;
+pub(crate) mod answer;
 mod first_times;
 pub mod legacy;
 mod parse;
 pub mod passage;
 mod plan;
 mod split;
-mod time_to_convert;
+pub(crate) mod time_to_convert;
 mod times;
-mod trends;
+pub(crate) mod trends;
 mod walk;
 
 use crate::breakdown::Breakdown;

@@ -4,17 +4,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array};
-use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray};
+use arrow::datatypes::{DataType, Field, Int32Type, TimeUnit, TimestampMicrosecondType};
 use chrono::{Datelike, Days, Months, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
 use chrono_tz::Tz;
-use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
+use datafusion::error::Result;
+use datafusion::logical_expr::Expr;
 use datafusion::prelude::ident;
+use serde::{Deserialize, Serialize};
 
 use crate::date_range::DateRange;
 use weir_api::node::NodeError;
 use weir_base::clock::UnixMicros;
+use weir_event::as_text;
 use weir_event::time::at_wall;
+use weir_query::functions::serializable;
+use weir_query::functions::serializable::SerializableFunction;
 
 /// Most buckets of one insight: a week of minutes.
 const BUCKETS_MAX: usize = 10_080;
@@ -22,7 +27,7 @@ const BUCKETS_MAX: usize = 10_080;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// The length of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Interval {
     /// A minute.
     Minute,
@@ -106,29 +111,37 @@ impl Interval {
 pub struct TooManyBuckets;
 
 /// The buckets of a range, without gaps, oldest first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Buckets {
+    #[serde(with = "numbers")]
     starts: Arc<[i64]>,
     /// Mean length of a bucket, in microseconds.
     length: i64,
     /// The first and the last time that are counted.
     bounds: (i64, i64),
     interval: Interval,
+    #[serde(with = "as_text")]
     zone: Tz,
 }
 
 /// Time windows that end with a bucket, one for each bucket, made of steps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// The steps: the days or hours of all windows.
     pub steps: Buckets,
     /// The last step of the window of each bucket.
+    #[serde(with = "numbers")]
     points: Arc<[usize]>,
     /// The number of steps of a window.
     length: usize,
 }
 
 impl Window {
+    /// Expression for the list of the buckets whose windows contain a step.
+    pub fn buckets_of(self, step: Expr) -> Expr {
+        serializable::call(self, step)
+    }
+
     /// The buckets whose windows contain this step.
     pub fn buckets_with(&self, step: usize) -> Range<usize> {
         let first = self.points.partition_point(|point| *point < step);
@@ -255,7 +268,8 @@ impl Buckets {
     /// The first and the last counted time in one bucket; `None` if there is no such bucket.
     pub fn bounds_of(&self, bucket: usize) -> Option<(UnixMicros, UnixMicros)> {
         let start = *self.starts.get(bucket)?;
-        let end = self.starts.get(bucket + 1).map_or(self.bounds.1, |next| next - 1);
+        let next = self.starts.get(bucket + 1);
+        let end = next.map_or(self.bounds.1, |next| next.saturating_sub(1));
         Some((UnixMicros(start.max(self.bounds.0)), UnixMicros(end)))
     }
 
@@ -268,7 +282,8 @@ impl Buckets {
         // binary search for each event would take more steps.
         let since = time.0.checked_sub(*self.starts.first()?).filter(|since| *since >= 0)?;
         let last = self.starts.len() - 1;
-        let mut at = usize::try_from(since / self.length).map_or(last, |at| at.min(last));
+        let at = since.checked_div(self.length)?;
+        let mut at = usize::try_from(at).map_or(last, |at| at.min(last));
         let start = |at: usize| self.starts.get(at).copied();
         while at > 0 && start(at).is_some_and(|start| start > time.0) {
             at -= 1;
@@ -361,40 +376,84 @@ impl Buckets {
 
     /// Expression for the bucket of a time.
     pub fn expression_of(&self, time: Expr) -> Expr {
-        let buckets = self.clone();
-        let invoke = move |arguments: &[ColumnarValue]| {
-            let arrays = ColumnarValue::values_to_arrays(arguments)?;
-            let times = arrays
-                .first()
-                .and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
-            // Bounds and number of the bucket of the previous row, since rows are mostly in the order of time.
-            let (mut from, mut to, mut at) = (i64::MAX, i64::MIN, None);
-            let mut bucket = |time: i64| {
-                if time < from || time > to {
-                    let found = buckets.bucket_of(UnixMicros(time));
-                    at = found.and_then(|found| i32::try_from(found).ok());
-                    (from, to) = match found.and_then(|found| buckets.bounds_of(found)) {
-                        Some((first, last)) => (first.0, last.0.min(buckets.bounds.1)),
-                        None => (i64::MAX, i64::MIN),
-                    };
-                }
-                at
-            };
-            let numbers: Int32Array = match times {
-                Some(times) => times.iter().map(|time| time.and_then(&mut bucket)).collect(),
-                None => Int32Array::new_null(arrays.first().map_or(0, |column| column.len())),
-            };
-            Ok(ColumnarValue::Array(Arc::new(numbers) as ArrayRef))
+        serializable::call(self.clone(), time)
+    }
+}
+
+impl SerializableFunction for Buckets {
+    const NAME: &'static str = "bucket";
+
+    fn takes() -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+    }
+
+    fn gives() -> DataType {
+        DataType::Int32
+    }
+
+    fn invoke(&self, times: &ArrayRef) -> Result<ArrayRef> {
+        // Bounds and number of the bucket of the previous row, since rows are mostly in the order of time.
+        let (mut from, mut to, mut at) = (i64::MAX, i64::MIN, None);
+        let mut bucket = |time: i64| {
+            if time < from || time > to {
+                let found = self.bucket_of(UnixMicros(time));
+                at = found.and_then(|found| i32::try_from(found).ok());
+                (from, to) = match found.and_then(|found| self.bounds_of(found)) {
+                    Some((first, last)) => (first.0, last.0.min(self.bounds.1)),
+                    None => (i64::MAX, i64::MIN),
+                };
+            }
+            at
         };
-        let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let function = create_udf(
-            "bucket",
-            vec![kind],
-            DataType::Int32,
-            Volatility::Immutable,
-            Arc::new(invoke),
-        );
-        function.call(vec![time])
+        let numbers: Int32Array = match times.as_primitive_opt::<TimestampMicrosecondType>() {
+            Some(times) => times.iter().map(|time| time.and_then(&mut bucket)).collect(),
+            None => Int32Array::new_null(times.len()),
+        };
+        Ok(Arc::new(numbers))
+    }
+}
+
+impl SerializableFunction for Window {
+    const NAME: &'static str = "buckets_with";
+
+    fn takes() -> DataType {
+        DataType::Int32
+    }
+
+    fn gives() -> DataType {
+        DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)))
+    }
+
+    fn invoke(&self, steps: &ArrayRef) -> Result<ArrayRef> {
+        let buckets = |step: i32| {
+            let buckets = self.buckets_with(usize::try_from(step).unwrap_or(usize::MAX));
+            buckets.map(|bucket| i32::try_from(bucket).ok())
+        };
+        let steps = steps.as_primitive_opt::<Int32Type>().into_iter().flatten();
+        let lists = steps.map(|step| step.map(&buckets));
+        Ok(Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)))
+    }
+}
+
+/// Lists of numbers that are shared.
+mod numbers {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        numbers: &Arc<[T]>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        numbers.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Arc<[T]>, D::Error>
+    where
+        T: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Vec::deserialize(deserializer).map(Arc::from)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod compare;
 pub mod correlation;
 pub mod date_range;
 pub mod dependence;
+pub mod distributed;
 pub mod entity;
 pub mod event_list;
 pub mod events;

@@ -5,7 +5,7 @@
 //! each cell in `tables`, `actors` lists the persons of a row, and `legacy` converts the filters of older clients.
 
 pub mod actors;
-mod answer;
+pub(crate) mod answer;
 pub mod legacy;
 mod plan;
 mod rolling;

@@ -5,7 +5,7 @@
 
 pub mod active;
 pub mod actors;
-mod answer;
+pub(crate) mod answer;
 pub mod legacy;
 mod plan;
 

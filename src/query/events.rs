@@ -7,6 +7,7 @@ pub mod event_property;
 pub mod event_sessions;
 pub mod expression_columns;
 pub mod histories;
+pub(super) mod keyed_persons;
 pub mod merge;
 pub mod places;
 pub mod promoted;

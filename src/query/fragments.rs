@@ -21,9 +21,11 @@ use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
+use crate::events::histories::parts::{FoldExec, FoldReaders};
 use crate::events::resolve_person::ResolvePerson;
 use crate::events::scoped::ScopedExec;
-use crate::fragments::contents::{FunctionContent, OperatorContent};
+use crate::fragments::contents::{FunctionContent, Known, OperatorContent};
+use crate::functions::serializable::FunctionReaders;
 use crate::guard;
 use crate::guard::Pools;
 use weir_event::json;
@@ -34,20 +36,32 @@ pub use crate::fragments::runtime::{FragmentRuntime, FragmentSettings, Stop};
 /// Contents of functions by the state of their overrides; `None` for one that has none.
 type PersonContents = HashMap<(usize, usize), Option<Arc<[u8]>>>;
 
+/// The functions with parameters, and the folds, of the crates above this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Above {
+    /// The functions.
+    pub functions: FunctionReaders,
+    /// The folds.
+    pub folds: FoldReaders,
+}
+
 /// Writes and reads operators and functions, with the functions of one session. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Fragments {
     functions: Arc<HashMap<String, Arc<ScalarUDF>>>,
     aggregates: Arc<HashMap<String, Arc<AggregateUDF>>>,
     of_lambdas: Arc<HashMap<String, Arc<HigherOrderUDF>>>,
+    /// What is known above this crate.
+    above: Above,
     pools: Pools,
     /// The contents of functions of persons by their states, which are long.
     persons: Arc<Mutex<PersonContents>>,
 }
 
 impl Fragments {
-    pub(crate) fn new(context: &TaskContext, pools: Pools) -> Self {
+    pub(crate) fn new(context: &TaskContext, above: Above, pools: Pools) -> Self {
         Self {
+            above,
             persons: Arc::default(),
             functions: Arc::new(context.scalar_functions().clone()),
             aggregates: Arc::new(context.aggregate_functions().clone()),
@@ -80,7 +94,7 @@ impl Fragments {
         let content: OperatorContent =
             json::read_as(PhantomData, content).map_err(|error| unreadable(&error))?;
         match inputs {
-            [input] => content.operator(Arc::clone(input)),
+            [input] => content.operator(Arc::clone(input), self.above.folds),
             _ => Err(DataFusionError::Plan("an operator of a fragment has one input".to_owned())),
         }
     }
@@ -115,7 +129,12 @@ impl Fragments {
     pub fn read_function(&self, content: &[u8]) -> Result<ScalarUDF> {
         let content: FunctionContent =
             json::read_as(PhantomData, content).map_err(|error| unreadable(&error))?;
-        content.function(&self.functions, &self.pools.values)
+        let known = Known {
+            functions: &self.functions,
+            readers: self.above.functions,
+            values: &self.pools.values,
+        };
+        content.function(&known)
     }
 
     /// Checks that every session has this aggregate function by its name.
@@ -150,6 +169,11 @@ impl Fragments {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         guard::bounded_batches(plan, &self.pools.rows, is_end)
     }
+}
+
+/// Whether an operator folds the rows of actors, of which each partition has all.
+pub fn is_fold(operator: &Arc<dyn ExecutionPlan>) -> bool {
+    operator.is::<FoldExec>()
 }
 
 /// Whether an operator restricts a scan of events to the rows of a project.

@@ -21,6 +21,7 @@ mod overloads;
 mod own;
 mod patterns;
 pub mod quantile;
+pub mod serializable;
 mod steps;
 #[cfg(test)]
 mod tests;

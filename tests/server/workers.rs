@@ -80,6 +80,96 @@ const WRONG: [&str; 5] = [
     "SELECT repeat(event, 100000000) FROM events",
 ];
 
+/// An object with these members, too.
+fn with(mut object: Value, more: &Value) -> Value {
+    let more = more.as_object().cloned().expect("an object");
+    object.as_object_mut().expect("an object").extend(more);
+    object
+}
+
+/// Insights of which other nodes read the events.
+fn insights() -> Vec<Value> {
+    let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
+    let of = |name: &str| json!({"kind": "EventsNode", "event": name});
+    let insight = |kind: &str, series: Value, more: &Value| {
+        let node = json!({"kind": kind, "dateRange": range, "interval": "week", "series": series});
+        with(node, more)
+    };
+    let trends =
+        |math: Value, more: Value| insight("TrendsQuery", json!([with(of("buy"), &math)]), &more);
+    let funnel = |more: Value| insight("FunnelsQuery", json!([of("see"), of("buy")]), &more);
+    let math = |name: &str| json!({"math": name, "math_property": "n"});
+    let by = |key: &str| json!({"breakdownFilter": {"breakdown": key, "breakdown_type": "event"}});
+    let filter = |key: &str, operator: &str, value: Value| json!({"properties": [{"key": key, "type": "event", "operator": operator, "value": value}]});
+    let retention = |kind: &str| {
+        let options = json!({"period": "Week", "totalIntervals": 6, "retentionType": kind,
+            "targetEntity": {"id": "see", "type": "events"}, "returningEntity": {"id": "buy", "type": "events"}});
+        json!({"kind": "RetentionQuery", "dateRange": range, "retentionFilter": options})
+    };
+    let correlated = |of: &Value| {
+        let source = json!({"kind": "FunnelsActorsQuery", "source": funnel(json!({}))});
+        with(json!({"kind": "FunnelCorrelationQuery", "source": source}), of)
+    };
+    let bins =
+        json!({"breakdown": "n", "breakdown_type": "event", "breakdown_histogram_bin_count": 3});
+    let unordered = json!({"funnelOrderType": "unordered", "funnelWindowInterval": 3});
+    let of_values = json!({"funnelCorrelationType": "event_with_properties", "funnelCorrelationEventNames": ["look"]});
+    vec![
+        trends(json!({}), json!({})),
+        trends(json!({"event": null}), json!({"interval": "day"})),
+        trends(json!({"math": "dau"}), json!({})),
+        trends(json!({"math": "dau"}), json!({"trendsFilter": {"display": "BoldNumber"}})),
+        trends(json!({"math": "unique_session"}), json!({})),
+        trends(math("sum"), by("$browser")),
+        trends(math("avg"), by("plan")),
+        trends(math("p90"), json!({})),
+        trends(math("max"), filter("n", "gt", json!(20))),
+        trends(json!({"math": "avg_count_per_actor"}), json!({})),
+        trends(json!({"math": "first_time_for_user"}), json!({})),
+        trends(json!({"math": "dau"}), filter("plan", "exact", json!(["pro", "free"]))),
+        trends(json!({}), filter("$browser", "icontains", json!("fire"))),
+        trends(json!({}), filter("$browser", "regex", json!("^(Fire|Saf)"))),
+        trends(json!({}), filter("plan", "is_not", json!(["pro"]))),
+        trends(json!({}), json!({"breakdownFilter": bins})),
+        funnel(json!({})),
+        funnel(json!({"funnelsFilter": unordered})),
+        funnel(by("$browser")),
+        funnel(json!({"funnelsFilter": {"funnelVizType": "trends"}})),
+        funnel(json!({"funnelsFilter": {"funnelVizType": "time_to_convert"}})),
+        funnel(filter("n", "lt", json!(60))),
+        retention("retention_first_time"),
+        retention("retention_recurring"),
+        insight("StickinessQuery", json!([of("buy")]), &json!({"interval": "day"})),
+        insight("LifecycleQuery", json!([of("buy")]), &json!({})),
+        json!({"kind": "PathsQuery", "dateRange": range, "pathsFilter": {"includeEventTypes": ["custom_event"]}}),
+        correlated(&json!({"funnelCorrelationType": "events"})),
+        correlated(&of_values),
+    ]
+}
+
+/// Insights that need what only the server has, or compute with numbers of persons.
+fn insights_alone() -> Vec<Value> {
+    let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
+    let of = |math: &str| json!([{"kind": "EventsNode", "event": "buy", "math": math}]);
+    let person =
+        json!([{"key": "name", "type": "person", "operator": "is_set", "value": "is_set"}]);
+    vec![
+        json!({"kind": "TrendsQuery", "dateRange": range, "series": of("weekly_active")}),
+        json!({"kind": "TrendsQuery", "dateRange": range, "series": of("total"), "properties": person}),
+    ]
+}
+
+/// The result of an insight, or the error.
+fn result(server: &TestServer, node: &Value) -> Value {
+    let question = json!({"query": node, "refresh": "force_blocking"});
+    let answer = server.post("/api/projects/1/query/", &question);
+    let body = answer.json();
+    match answer.status {
+        200 => body.get("results").unwrap_or(&body["result"]).clone(),
+        status => json!([status, body["detail"]]),
+    }
+}
+
 /// Faults of one run.
 const FAULTS: usize = 12;
 
@@ -105,6 +195,19 @@ fn identify(number: u128) -> Value {
     })
 }
 
+/// Events of a visit: some see, look a minute later, and buy after two.
+fn visit(number: u128) -> Vec<Value> {
+    let of = |name: &'static str, minute: u128| {
+        json!({"event": name, "distinct_id": format!("visitor {number}"),
+               "uuid": Uuid::from_u128(2_000_000 + number * 10 + minute),
+               "timestamp": format!("2026-01-{:02}T10:0{minute}:00Z", 5 + number % 20),
+               "properties": {"plan": if number.is_multiple_of(2) { "pro" } else { "free" }}})
+    };
+    let looks = number.is_multiple_of(2).then(|| of("look", 1));
+    let buys = number.is_multiple_of(6).then(|| of("buy", 2));
+    [of("see", 0)].into_iter().chain(looks).chain(buys).collect()
+}
+
 fn send(server: &TestServer, numbers: std::ops::Range<u128>) {
     let batch: Vec<Value> = numbers.map(event).collect();
     assert_eq!(server.capture(&Value::Array(batch)).status, 200);
@@ -119,6 +222,8 @@ fn fill(server: &TestServer) {
         let foreign: Vec<Value> = (0..30).map(|number| event(5_000 + part * 30 + number)).collect();
         let sent = server.post("/batch/", &json!({"api_key": token, "batch": foreign}));
         assert_eq!(sent.status, 200, "{sent}");
+        let visits: Vec<Value> = (part * 10..part * 10 + 10).flat_map(visit).collect();
+        assert_eq!(server.capture(&Value::Array(visits)).status, 200);
         if part == 3 {
             let promoted = json!({"key": "plan", "type": "text"});
             let promoted = server.post("/api/projects/1/promoted_properties/", &promoted);
@@ -133,13 +238,11 @@ fn fill(server: &TestServer) {
 
 /// The rows of SQL, or the error.
 fn answer(server: &TestServer, sql: &str) -> Value {
-    let question =
-        json!({"query": {"kind": "HogQLQuery", "query": sql}, "refresh": "force_blocking"});
-    let answer = server.post("/api/projects/1/query/", &question);
-    match answer.status {
-        200 => answer.json()["results"].clone(),
-        status => json!([status, answer.json()["detail"]]),
-    }
+    result(server, &node(sql))
+}
+
+fn node(sql: &str) -> Value {
+    json!({"kind": "HogQLQuery", "query": sql})
 }
 
 /// Settings of all nodes, without merges of files and flushes in between.
@@ -216,6 +319,39 @@ fn answers_are_those_of_one_node() {
     }
 }
 
+/// Goal: insights are the same whoever reads the events. Method: each kind, asked of a server alone, and with workers.
+#[test]
+fn insights_are_those_of_one_node() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    let (shared, alone) = (insights(), insights_alone());
+    let expected: Vec<Value> =
+        shared.iter().chain(&alone).map(|node| result(&server, node)).collect();
+    assert_eq!(over_nodes(&server), 0);
+    let workers: Vec<Worker> = (0..3).map(|_| Worker::start(&bucket(&url))).collect();
+    restart(&mut server, &workers);
+    let failed = "weir_cluster_queries_failed_total";
+    let mut wrong = Vec::new();
+    for (at, (node, expected)) in shared.iter().chain(&alone).zip(&expected).enumerate() {
+        let (before, failures) = (over_nodes(&server), server.metric(failed));
+        let found = result(&server, node);
+        let is_shared = over_nodes(&server) > before;
+        let has_failed = server.metric(failed) > failures;
+        let is_empty = !found.to_string().contains(|one| matches!(one, '1'..='9'));
+        let is_error = found[0].is_number();
+        let is_right = found == *expected && is_shared == (at < shared.len());
+        if !is_right || has_failed || is_empty || is_error {
+            wrong.push(format!(
+                "{node}\n  shared {is_shared}, failed {has_failed}\n  {found}\n  {expected}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+}
+
 /// What happens to a worker.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -233,8 +369,9 @@ fn lost_workers_cost_no_answer() {
     let url = moto.gate().url();
     let mut server = TestServer::start_with(&bucket(&url));
     fill(&server);
-    let asked = &QUESTIONS[..9];
-    let alone: Vec<Value> = asked.iter().map(|sql| answer(&server, sql)).collect();
+    let asked = QUESTIONS[..9].iter().map(|sql| node(sql));
+    let asked: Vec<Value> = asked.chain(insights()).collect();
+    let alone: Vec<Value> = asked.iter().map(|node| result(&server, node)).collect();
     let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(&bucket(&url))).collect();
     restart(&mut server, &workers);
     let seed = rand::random::<u64>();
@@ -243,11 +380,12 @@ fn lost_workers_cost_no_answer() {
     let (ends, count) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for first in 0..2 {
-            let (server, alone, ends, count) = (&server, &alone, &ends, &count);
+            let (server, asked, alone) = (&server, &asked, &alone);
+            let (ends, count) = (&ends, &count);
             scope.spawn(move || {
                 for at in (first..).step_by(5) {
                     let at = at % asked.len();
-                    assert_eq!(answer(server, asked[at]), alone[at], "{}", asked[at]);
+                    assert_eq!(result(server, &asked[at]), alone[at], "{}", asked[at]);
                     count.fetch_add(1, Ordering::Relaxed);
                     if ends.load(Ordering::Relaxed) {
                         return;
@@ -278,7 +416,7 @@ fn lost_workers_cost_no_answer() {
     knows(&server, 3);
     let (before, failed) = (over_nodes(&server), "weir_cluster_queries_failed_total");
     let failures = server.metric(failed);
-    assert_eq!(answer(&server, asked[1]), alone[1]);
+    assert_eq!(result(&server, &asked[1]), alone[1]);
     assert_eq!(over_nodes(&server), before + 1, "all is well again");
     assert_eq!(server.metric(failed), failures);
 }

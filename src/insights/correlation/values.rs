@@ -8,12 +8,15 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListBuilder, StringViewBuilder};
 use arrow::datatypes::{DataType, Field};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
+use datafusion::logical_expr::Expr;
 use datafusion::prelude::ident;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use weir_event::json;
-use weir_query::filter::condition::{Pace, condition};
+use weir_query::filter::condition::{Pace, of_column};
+use weir_query::functions::serializable;
+use weir_query::functions::serializable::SerializableFunction;
 
 /// Longest key, and longest value. Longer properties have no row, since such values are practically unique.
 const TEXT_MAX_BYTES: usize = 1024;
@@ -27,8 +30,8 @@ const PROPERTIES: &str = "properties";
 type Properties = Map<String, Value>;
 
 /// Selects properties.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wanted {
     /// All properties except these.
     AllBut(HashSet<String>),
     /// These properties; an absent one has the empty text as its value.
@@ -78,29 +81,35 @@ impl Wanted {
 
     /// Expression for the list of the selected properties of a row, each encoded as a text that [`parts`] decodes.
     pub(super) fn list(self) -> Expr {
-        let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
-        let invoke = move |arguments: &[ColumnarValue]| {
-            let columns = ColumnarValue::values_to_arrays(arguments)?;
-            let mut lists = ListBuilder::new(StringViewBuilder::new());
-            let mut joined = String::new();
-            each_row(&columns, |properties| {
-                self.each(&properties, |key, value| {
-                    joined.clear();
-                    joined.push_str(key);
-                    joined.push(SEPARATOR);
-                    joined.push_str(value);
-                    lists.values().append_value(&joined);
-                });
-                lists.append(true);
-            })?;
-            Ok(ColumnarValue::Array(Arc::new(lists.finish())))
-        };
-        let types = vec![DataType::Utf8View];
-        let invoke = Arc::new(invoke);
-        let list = DataType::List(item);
-        let function =
-            create_udf("values_of_properties", types, list, Volatility::Immutable, invoke);
-        function.call(vec![ident(PROPERTIES)])
+        serializable::call(self, ident(PROPERTIES))
+    }
+}
+
+impl SerializableFunction for Wanted {
+    const NAME: &'static str = "values_of_properties";
+
+    fn takes() -> DataType {
+        DataType::Utf8View
+    }
+
+    fn gives() -> DataType {
+        DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true)))
+    }
+
+    fn invoke(&self, rows: &ArrayRef) -> Result<ArrayRef> {
+        let mut lists = ListBuilder::new(StringViewBuilder::new());
+        let mut joined = String::new();
+        each_row(rows, |properties| {
+            self.each(&properties, |key, value| {
+                joined.clear();
+                joined.push_str(key);
+                joined.push(SEPARATOR);
+                joined.push_str(value);
+                lists.values().append_value(&joined);
+            });
+            lists.append(true);
+        })?;
+        Ok(Arc::new(lists.finish()))
     }
 }
 
@@ -153,10 +162,10 @@ impl Exact {
         if self.is_empty() {
             return None;
         }
-        let columns = [(PROPERTIES, DataType::Utf8View)];
-        Some(condition("has_values", &columns, Pace::Steady, move |columns, _| {
+        let (name, data_type) = ("has_values", DataType::Utf8View);
+        Some(of_column(name, PROPERTIES, data_type, Pace::Steady, move |column, _| {
             let mut holds = Vec::new();
-            each_row(columns, |properties| holds.push(self.hold(&properties)))?;
+            each_row(column, |properties| holds.push(self.hold(&properties)))?;
             Ok(BooleanArray::from(holds))
         }))
     }
@@ -189,10 +198,9 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Calls `show` with the properties of each row of the only column.
-fn each_row(columns: &[ArrayRef], mut show: impl FnMut(Properties)) -> Result<()> {
-    let column = columns.first().and_then(|column| column.as_string_view_opt());
-    let Some(column) = column else {
+/// Calls `show` with the properties of each row.
+fn each_row(rows: &ArrayRef, mut show: impl FnMut(Properties)) -> Result<()> {
+    let Some(column) = rows.as_string_view_opt() else {
         return Err(DataFusionError::Internal("properties have another type".to_owned()));
     };
     for at in 0..column.len() {

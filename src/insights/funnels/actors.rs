@@ -14,7 +14,7 @@ use crate::ranked::Ranked;
 use crate::{Actor, Context, InsightError, ProjectSettings};
 use weir_api::node::{NodeError, join};
 use weir_api::nodes::actors::FunnelsActorsQuery;
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, Row, Rows};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -215,7 +215,8 @@ impl Funnels {
         let splitter = self.splitter(buckets);
         let found = Ranked::new(part, self.selection.unit);
         let behind = Behind { splitter, reached, value, found };
-        let behind = self.fold(context, (bounds, cohort), behind).await?;
+        let rows = self.rows(context, bounds, cohort).await?;
+        let behind = context.engine.histories(rows, Rows::All, behind).await?;
         Ok(behind.found.into_actors())
     }
 

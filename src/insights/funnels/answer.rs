@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::breakdown::{Breakdown, SEPARATOR};
 use crate::entity::{Entity, note_named};
 use crate::funnels::split::{Attempt, Splitter};
@@ -12,7 +14,7 @@ use weir_api::insights::funnel::{Funnel, Step, Steps};
 use weir_api::insights::value::BreakdownValue;
 use weir_api::nodes::insights::FunnelOrderType;
 use weir_metadata::cohorts::CohortId;
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, PartialFold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -24,7 +26,7 @@ pub(super) const OTHER: &str = "Other";
 pub(super) const VALUES_MAX: usize = 50_000;
 
 /// How many actors reached each step, and how long they took.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Counts {
     reached: Vec<u64>,
     /// For each step the times since the previous required step; empty for the first step and for optional ones.
@@ -76,11 +78,26 @@ impl Counts {
 }
 
 /// Counts by breakdown value.
-#[derive(Debug)]
-struct Counting {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Counting {
     splitter: Splitter,
     values: HashMap<String, Counts>,
     room: Room,
+}
+
+impl PartialFold for Counting {
+    const NAME: &'static str = "steps of a funnel";
+
+    fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        self.room.merge(other.room)?;
+        for (value, counts) in other.values {
+            if !self.values.contains_key(&value) {
+                check_values(self.values.len())?;
+            }
+            self.values.entry(value).or_default().extend(counts);
+        }
+        Ok(())
+    }
 }
 
 impl Fold for Counting {

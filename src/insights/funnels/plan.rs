@@ -19,7 +19,7 @@ use weir_api::nodes::insights::FunnelOrderType;
 use weir_base::clock::UnixMicros;
 use weir_query::dialect::expression::{Expression, Taken};
 use weir_query::events::expression_columns::with_columns;
-use weir_query::events::histories::{ACTOR, AT, Fold, MASK, Rows, TEXT};
+use weir_query::events::histories::{ACTOR, AT, MASK, PartialFold, Rows, TEXT};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::view::View;
@@ -61,7 +61,7 @@ impl Funnels {
     }
 
     /// Folds the rows of each actor within bounds, restricted to a cohort if one is given.
-    pub(super) async fn fold<F: Fold>(
+    pub(super) async fn fold<F: PartialFold>(
         &self,
         context: Context<'_>,
         (bounds, cohort): ((UnixMicros, UnixMicros), Option<i64>),
@@ -70,7 +70,7 @@ impl Funnels {
         let rows = self.rows(context, bounds, cohort).await?;
         // Duplicate rows are kept: equal events at the same time are different events, each of which may complete a
         // step.
-        Ok(context.engine.histories(rows, Rows::All, fold).await?)
+        Ok(context.engine.histories_in_parts(rows, Rows::All, fold).await?)
     }
 
     /// The plan of the rows of each actor within bounds, restricted to a cohort if one is given.

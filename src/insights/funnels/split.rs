@@ -1,5 +1,7 @@
 //! How far an actor gets, for each breakdown value and each interval: [`Splitter::each`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::funnels::walk::{Course, Moment, Outcome, Way};
 use crate::interval::Buckets;
 use weir_api::nodes::insights::FunnelOrderType;
@@ -12,7 +14,7 @@ use weir_query::kernel::interner::Interner;
 const VALUES_OF_ACTOR_MAX: usize = 1000;
 
 /// The breakdown value under which an actor is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Attribution {
     /// The first value of its events.
     First,
@@ -37,7 +39,7 @@ pub(super) struct Attempt<'f> {
 }
 
 /// Splits the rows of an actor by breakdown value and interval.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Splitter {
     /// The rules; `attributed` is set if [`Splitter::attribution`] is [`Attribution::Step`].
     pub(super) course: Course,

@@ -1,11 +1,13 @@
 //! Histogram of the time that actors take from one step of a funnel to another, with bins of equal width.
 
+use serde::{Deserialize, Serialize};
+
 use crate::funnels::Funnels;
 use crate::funnels::split::Splitter;
 use crate::funnels::times::{Room, Times};
 use crate::{Context, InsightError};
 use weir_api::insights::funnel;
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, PartialFold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
@@ -16,12 +18,22 @@ const BINS_MAX: usize = 60;
 const WIDTH_DEFAULT: f64 = 60.0;
 
 /// Collects the times.
-#[derive(Debug)]
-struct Timing {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Timing {
     splitter: Splitter,
     between: (usize, usize),
     times: Times,
     room: Room,
+}
+
+impl PartialFold for Timing {
+    const NAME: &'static str = "times to convert of a funnel";
+
+    fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        self.room.merge(other.room)?;
+        self.times.extend(other.times);
+        Ok(())
+    }
 }
 
 impl Fold for Timing {

@@ -1,5 +1,7 @@
 //! Collects times to convert: [`Times`].
 
+use serde::{Deserialize, Serialize};
+
 use weir_query::kernel::error::QueryError;
 
 /// Most memory for the times of one result.
@@ -11,11 +13,11 @@ const TIMES_MAX: usize = TIMES_MAX_BYTES / size_of::<i64>();
 const MICROS_PER_SECOND: f64 = 1e6;
 
 /// Durations in microseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Times(Vec<i64>);
 
 /// How many more times fit in [`TIMES_MAX_BYTES`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Room(usize);
 
 impl Default for Room {
@@ -31,10 +33,24 @@ impl Room {
     ///
     /// The memory limit is reached.
     pub(super) fn add(&mut self, times: &mut Times, micros: i64) -> Result<(), QueryError> {
+        self.take(1)?;
+        times.0.push(micros);
+        Ok(())
+    }
+
+    /// Takes what was taken of another one.
+    ///
+    /// # Errors
+    ///
+    /// The memory limit is reached.
+    pub(super) fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        self.take(TIMES_MAX.saturating_sub(other.0))
+    }
+
+    fn take(&mut self, times: usize) -> Result<(), QueryError> {
         let detail =
             || format!("times of conversions take more than {} MiB", TIMES_MAX_BYTES >> 20);
-        self.0 = self.0.checked_sub(1).ok_or_else(|| QueryError::Memory(detail()))?;
-        times.0.push(micros);
+        self.0 = self.0.checked_sub(times).ok_or_else(|| QueryError::Memory(detail()))?;
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use crate::breakdown::Breakdown;
 use crate::funnels::Funnels;
 use crate::funnels::answer::{OTHER, check_values, cohort_of, ranked, value_of};
@@ -11,7 +13,7 @@ use crate::{Context, InsightError};
 use weir_api::insights::funnel::Conversion;
 use weir_api::insights::value::BreakdownValue;
 use weir_api::node::NodeError;
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, PartialFold, Row};
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
@@ -25,7 +27,7 @@ const CELLS_MAX: usize = 1_000_000;
 type Rates = BTreeMap<usize, Rate>;
 
 /// How many actors reached the earlier step, and how many of them the later one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Rate {
     entered: u64,
     converted: u64,
@@ -47,38 +49,64 @@ impl Rate {
 }
 
 /// Counts by breakdown value and interval.
-#[derive(Debug)]
-struct Counting {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Counting {
     splitter: Splitter,
     between: (usize, usize),
+    counted: Counted,
+}
+
+/// The rates of all breakdown values.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Counted {
     values: HashMap<String, Rates>,
     cells: usize,
 }
 
+impl Counted {
+    fn add(&mut self, value: &str, bucket: usize, rate: Rate) -> Result<(), QueryError> {
+        let Self { values, cells } = self;
+        if !values.contains_key(value) {
+            check_values(values.len())?;
+            values.insert(value.to_owned(), Rates::new());
+        }
+        let Some(rates) = values.get_mut(value) else { return Ok(()) };
+        let before = rates.len();
+        rates.entry(bucket).or_default().add(rate);
+        *cells = cells.saturating_add(rates.len().saturating_sub(before));
+        if *cells > CELLS_MAX {
+            let detail = format!(
+                "Values of the breakdown and intervals make more than {CELLS_MAX} numbers. Use longer intervals."
+            );
+            return Err(QueryError::Invalid(detail));
+        }
+        Ok(())
+    }
+}
+
+impl PartialFold for Counting {
+    const NAME: &'static str = "rates of a funnel";
+
+    fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        for (value, rates) in other.counted.values {
+            for (bucket, rate) in rates {
+                self.counted.add(&value, bucket, rate)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Fold for Counting {
     fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
-        let Self { splitter, between: (from, to), values, cells } = self;
+        let Self { splitter, between: (from, to), counted } = self;
         splitter.each(rows, texts, |found| {
             let steps = found.times.len();
             if steps <= *from {
                 return Ok(());
             }
-            if !values.contains_key(found.value) {
-                check_values(values.len())?;
-                values.insert(found.value.to_owned(), Rates::new());
-            }
-            let Some(rates) = values.get_mut(found.value) else { return Ok(()) };
-            let before = rates.len();
             let rate = Rate { entered: 1, converted: u64::from(steps > *to) };
-            rates.entry(found.bucket).or_default().add(rate);
-            *cells = cells.saturating_add(rates.len().saturating_sub(before));
-            if *cells > CELLS_MAX {
-                let detail = format!(
-                    "Values of the breakdown and intervals make more than {CELLS_MAX} numbers. Use longer intervals."
-                );
-                return Err(QueryError::Invalid(detail));
-            }
-            Ok(())
+            counted.add(found.value, found.bucket, rate)
         })
     }
 }
@@ -154,11 +182,10 @@ impl Funnels {
         cohort: Option<i64>,
     ) -> Result<HashMap<String, Rates>, InsightError> {
         let splitter = self.splitter(Some(buckets.clone()));
-        let counting =
-            Counting { splitter, between: self.between, values: HashMap::new(), cells: 0 };
+        let counting = Counting { splitter, between: self.between, counted: Counted::default() };
         // The first interval may begin before the range; events before the range are not counted.
         let bounds = (self.bounds(context).await?, cohort);
-        Ok(self.fold(context, bounds, counting).await?.values)
+        Ok(self.fold(context, bounds, counting).await?.counted.values)
     }
 }
 

@@ -13,6 +13,8 @@ mod unordered;
 
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 use weir_api::nodes::insights::FunnelOrderType;
 use weir_query::events::histories::Row;
 
@@ -35,7 +37,7 @@ impl Moment {
 }
 
 /// An exclusion: events that spoil an attempt between two of its steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Exclusion {
     /// The bit of its events.
     pub(super) mask: u32,
@@ -46,7 +48,7 @@ pub(super) struct Exclusion {
 }
 
 /// Which attempts are counted as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Counted {
     /// All.
     Once,
@@ -55,7 +57,7 @@ pub(super) enum Counted {
 }
 
 /// The rules of a funnel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Course {
     pub(super) order: FunnelOrderType,
     /// How many steps it has.

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 
 use chrono::SecondsFormat;
+use datafusion::execution::memory_pool::MemoryReservation;
+use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{Breakdown, OTHER, SEPARATOR};
 use crate::entity::note_named;
@@ -16,7 +18,7 @@ use crate::retention::{Measure, Retention};
 use crate::selection::zone;
 use crate::{Context, InsightError, ProjectSettings};
 use weir_api::insights::retention::{Cell, Row as Shown};
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, PartialFold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -97,7 +99,12 @@ impl Retention {
         let Folded { plan, rows, splitter } = self.folded(context, intervals, cohort).await?;
         let sums = self.measure.as_ref().map(|measure| (measure.is_same, Sums::default()));
         let counting = Counting { splitter, tables, sums };
-        Ok(context.engine.histories(plan, rows, counting).await?.tables)
+        let counted = match &self.measure {
+            // The order in which numbers are added decides their last digits.
+            Some(_) => context.engine.histories(plan, rows, counting).await?,
+            None => context.engine.histories_in_parts(plan, rows, counting).await?,
+        };
+        Ok(counted.tables)
     }
 
     /// Appends the rows of a breakdown value.
@@ -170,12 +177,26 @@ pub(super) fn value_of(cohort: Option<i64>) -> String {
 }
 
 /// Counts actors.
-#[derive(Debug)]
-struct Counting {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Counting {
     splitter: Splitter,
     tables: Tables,
     /// If a property is aggregated: whether the target and the returning events are the same, and the sums.
+    #[serde(skip)]
     sums: Option<(bool, Sums)>,
+}
+
+/// Of those without sums.
+impl PartialFold for Counting {
+    const NAME: &'static str = "cells of a retention";
+
+    fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        self.tables.merge(other.tables)
+    }
+
+    fn account(&mut self, memory: MemoryReservation) {
+        self.tables.account(memory);
+    }
 }
 
 impl Fold for Counting {

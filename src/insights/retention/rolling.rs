@@ -2,14 +2,16 @@
 
 use chrono::Datelike;
 use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
 use weir_base::clock::UnixMicros;
+use weir_event::as_text;
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
 /// Windows of equal length that begin at any time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Rolling {
     unit: Unit,
     /// The length of a window in units.
@@ -17,12 +19,12 @@ pub(super) struct Rolling {
 }
 
 /// The unit of time: as in PostHog, the distance of two times is the number of unit boundaries between them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Unit {
     /// Whole hours of UTC.
     Hours,
     /// Days of the project's time zone.
-    Days(Tz),
+    Days(#[serde(with = "as_text")] Tz),
 }
 
 impl Rolling {

@@ -1,5 +1,7 @@
 //! Computes the rows of a retention that an actor is in, and its cells: [`Rule`], a pure function of its events.
 
+use serde::{Deserialize, Serialize};
+
 use crate::interval::Buckets;
 use crate::retention::rolling::Rolling;
 use crate::retention::spans::Spans;
@@ -20,7 +22,7 @@ pub(super) const BEFORE: i64 = -1;
 pub(super) type Mark = (i64, u32);
 
 /// The rules that determine rows and cells.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Rule {
     pub(super) kind: RetentionType,
     /// The cells of a row.

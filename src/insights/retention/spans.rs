@@ -1,5 +1,7 @@
 //! The intervals that each cell of a row spans: [`Spans`].
 
+use serde::{Deserialize, Serialize};
+
 use weir_api::node::NodeError;
 
 /// Most cells of a row.
@@ -9,7 +11,7 @@ pub(super) const INTERVALS_MAX: usize = 400;
 const BRACKET_MAX: f64 = 10_000.0;
 
 /// The cells of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Spans {
     /// This number of cells of one interval each.
     Single(usize),

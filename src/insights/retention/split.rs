@@ -1,5 +1,7 @@
 //! Splits the activity of an actor by breakdown value: [`Splitter`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::retention::rows::{Activity, NAMED, Rule, TARGET};
 use crate::retention::sums::value_of;
 use weir_api::nodes::insights::RetentionType;
@@ -8,7 +10,7 @@ use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
 /// Which parts the texts of rows have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Split {
     /// Whether there is a breakdown by properties.
     pub(super) is_split: bool,
@@ -21,11 +23,13 @@ pub(super) struct Split {
 /// As in PostHog, events with different values are independent: an actor that begins with one value and comes back
 /// with another one has not returned, and it has a first time for each value. Only with [`RetentionType::FirstEver`]
 /// the first event covers all values, and its value is that of the actor.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Splitter {
     pub(super) rule: Rule,
     split: Split,
+    #[serde(skip)]
     activity: Activity,
+    #[serde(skip)]
     own: Vec<Row>,
 }
 

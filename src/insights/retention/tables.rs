@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use datafusion::execution::memory_pool::MemoryReservation;
+use serde::{Deserialize, Serialize};
 
 use weir_query::kernel::error::QueryError;
 
@@ -17,7 +18,7 @@ const VALUES_MAX: usize = 1 << 20;
 const VALUE_BYTES: usize = 128;
 
 /// The counts of one breakdown value.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Table {
     /// The number of actors in the first cells of all rows together.
     pub(super) size: u64,
@@ -65,7 +66,7 @@ impl Table {
 }
 
 /// The tables of all breakdown values.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tables {
     by_value: HashMap<String, Table>,
     /// The table of all other values, if no further values are added.
@@ -76,14 +77,51 @@ pub(super) struct Tables {
     has_sums: bool,
     /// Whether cells are counted, or only sizes are kept.
     has_counts: bool,
-    reservation: MemoryReservation,
+    /// Accounts for their memory, once they are in a process.
+    #[serde(skip)]
+    reservation: Option<MemoryReservation>,
 }
 
 impl Tables {
     /// Tables to which values are added as they occur.
     pub(super) fn new(cells: usize, has_sums: bool, reservation: MemoryReservation) -> Self {
         let (by_value, rest) = (HashMap::new(), None);
+        let reservation = Some(reservation);
         Self { by_value, rest, cells, has_sums, has_counts: true, reservation }
+    }
+
+    /// Accounts for the memory of what is added.
+    pub(super) fn account(&mut self, memory: MemoryReservation) {
+        self.reservation = Some(memory);
+    }
+
+    /// Adds the counts of other actors.
+    ///
+    /// # Errors
+    ///
+    /// There are too many values.
+    pub(super) fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        if self.has_counts && !other.has_counts {
+            self.drop_counts()?;
+        }
+        for (value, table) in other.by_value {
+            self.of_value(&value)?.extend(&table);
+        }
+        if let (Some(own), Some(other)) = (&mut self.rest, &other.rest) {
+            own.extend(other);
+        }
+        Ok(())
+    }
+
+    /// Keeps only the sizes from now on.
+    fn drop_counts(&mut self) -> Result<(), QueryError> {
+        self.has_counts = false;
+        let cells = |table: &mut Table| (table.counts, table.sums) = (Vec::new(), Vec::new());
+        self.by_value.values_mut().for_each(cells);
+        let texts: usize = self.by_value.keys().map(String::len).sum();
+        let bytes = texts.saturating_add(self.by_value.len() * VALUE_BYTES);
+        self.reservation.as_ref().map_or(Ok(()), |own| own.try_resize(bytes))?;
+        Ok(())
     }
 
     /// Tables for these values, and one for all others together.
@@ -95,7 +133,7 @@ impl Tables {
             cells: self.cells,
             has_sums: self.has_sums,
             has_counts: true,
-            reservation: self.reservation.new_empty(),
+            reservation: self.reservation.as_ref().map(MemoryReservation::new_empty),
         }
     }
 
@@ -123,16 +161,13 @@ impl Tables {
             return Err(QueryError::Invalid(detail));
         }
         if self.has_counts && values.saturating_mul(self.cells) > COUNTS_MAX {
-            self.has_counts = false;
-            let cells = |table: &mut Table| (table.counts, table.sums) = (Vec::new(), Vec::new());
-            self.by_value.values_mut().for_each(cells);
-            let texts: usize = self.by_value.keys().map(String::len).sum();
-            self.reservation.try_resize(texts.saturating_add(values * VALUE_BYTES))?;
+            self.drop_counts()?;
         }
         let cells = if self.has_counts { self.cells } else { 0 };
         // A count, and a sum if a property is aggregated.
         let of_cell = size_of::<u64>() * (1 + usize::from(self.has_sums));
-        self.reservation.try_grow(value.len() + VALUE_BYTES + cells * of_cell)?;
+        let bytes = value.len() + VALUE_BYTES + cells * of_cell;
+        self.reservation.as_ref().map_or(Ok(()), |own| own.try_grow(bytes))?;
         let table = self.empty(cells);
         self.by_value.insert(value.to_owned(), table);
         Ok(())

@@ -1,5 +1,7 @@
 //! Counts the intervals in which an actor was active: [`Rule::active`], a pure function of its events.
 
+use serde::{Deserialize, Serialize};
+
 use weir_api::nodes::insights::CriteriaOperator;
 
 /// Evaluates `number operator value`.
@@ -12,7 +14,7 @@ pub(super) fn holds(operator: CriteriaOperator, number: usize, value: usize) -> 
 }
 
 /// The number of events that makes an interval active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Criteria {
     pub(super) operator: CriteriaOperator,
     pub(super) value: usize,
@@ -24,7 +26,7 @@ impl Criteria {
 }
 
 /// Defines when an interval of the range is active.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Rule {
     /// How many intervals of the range are grouped into one, from its end backwards.
     pub(super) interval_count: usize,

@@ -1,6 +1,8 @@
 //! Counts the actors by number of intervals, and shapes the response: a series for each period and each series of the
 //! request.
 
+use serde::{Deserialize, Serialize};
+
 use crate::compare::{Compare, PERIODS};
 use crate::entity::note_named;
 use crate::stickiness::active::Rule;
@@ -9,7 +11,7 @@ use crate::{InsightError, ProjectSettings};
 use weir_api::insights::series::{Day, Period, Series};
 use weir_api::insights::value::Number;
 use weir_api::node::NodeError;
-use weir_query::events::histories::{Fold, Row};
+use weir_query::events::histories::{Fold, PartialFold, Row};
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
@@ -40,7 +42,8 @@ impl Stickiness {
             for counted in &self.series {
                 let plan = self.plan(engine, (&view, owner), counted, &intervals).await?;
                 let fold = Counting { rule, counts: vec![0; rule.largest()] };
-                let counts = engine.histories(plan, self.rows(&intervals), fold).await?.counts;
+                let counts =
+                    engine.histories_in_parts(plan, self.rows(&intervals), fold).await?.counts;
                 shown.push(self.body(counted, counts, period));
             }
         }
@@ -78,10 +81,21 @@ impl Stickiness {
 }
 
 /// Counts actors by their number of active intervals, from 1 on.
-#[derive(Debug)]
-struct Counting {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Counting {
     rule: Rule,
     counts: Vec<u64>,
+}
+
+impl PartialFold for Counting {
+    const NAME: &'static str = "active intervals";
+
+    fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        for (own, more) in self.counts.iter_mut().zip(other.counts) {
+            *own += more;
+        }
+        Ok(())
+    }
 }
 
 impl Fold for Counting {

@@ -1,16 +1,13 @@
 //! The plan of one series: [`SeriesPlan::values`] returns a row with a number for each bucket and each breakdown
 //! value.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, AsArray, ListArray};
-use arrow::datatypes::{DataType, Field, Int32Type};
+use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::{coalesce, nullif};
 use datafusion::functions_aggregate::expr_fn::{
     array_agg, avg, count, count_distinct, first_value, max, min, sum,
 };
-use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, cast, create_udf};
+use datafusion::logical_expr::{Expr, cast};
 use datafusion::prelude::{col, ident, lit};
 
 use crate::InsightError;
@@ -292,7 +289,7 @@ impl SeriesPlan<'_> {
         let events = self.with_breakdown(events).await?;
         let active = number_set(ident(PERSON_NUMBER)).alias("active");
         let active = events.aggregate(self.keys(&["step"]), vec![active])?;
-        let active = active.with_column(BUCKET, buckets_with(window, ident("step")))?;
+        let active = active.with_column(BUCKET, window.buckets_of(ident("step")))?;
         let active = active.unnest_columns(&[BUCKET])?.filter(ident(BUCKET).is_not_null())?;
         Ok(self.aggregated(active, count_union(ident("active")), None)?)
     }
@@ -399,24 +396,4 @@ pub(super) fn finished(statistic: Option<Statistic>, gathered: Expr) -> Expr {
         Some(Statistic::Quantile(part)) => quantile(part, gathered),
         _ => cast(gathered, DataType::Float64),
     }
-}
-
-/// Expression for the list of the buckets with windows that contain a step.
-fn buckets_with(window: Window, step: Expr) -> Expr {
-    let buckets = move |step: i32| {
-        let buckets = window.buckets_with(usize::try_from(step).unwrap_or(usize::MAX));
-        buckets.map(|bucket| i32::try_from(bucket).ok())
-    };
-    let invoke = move |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let steps = arrays.first().and_then(|array| array.as_primitive_opt::<Int32Type>());
-        let lists = steps.into_iter().flatten().map(|step| step.map(&buckets));
-        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
-        Ok(ColumnarValue::Array(Arc::new(lists) as ArrayRef))
-    };
-    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)));
-    let step_type = vec![DataType::Int32];
-    let function =
-        create_udf("buckets_with", step_type, list, Volatility::Immutable, Arc::new(invoke));
-    function.call(vec![step])
 }

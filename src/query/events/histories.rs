@@ -6,96 +6,38 @@
 //! memory are left to another pass over the plan: they are partitioned in halves by their hash, the pass goes on with
 //! one half, and the other half has its own pass later. With bits, a pass includes as many actors as fit into memory.
 
+pub(crate) mod fold;
 mod gathered;
 mod kept;
 mod marks;
+pub(crate) mod parts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::LogicalPlan;
 use uuid::Uuid;
 
+use crate::events::histories::fold::ACTORS_PER_CHECK;
+pub use crate::events::histories::fold::{ACTOR, AT, Fold, MASK, NO_TEXT, Row, Rows, TEXT};
 use crate::events::histories::gathered::Gathered;
 use crate::events::histories::kept::{Actor, Kept};
 use crate::events::histories::marks::Marked;
 pub use crate::events::histories::marks::Marks;
+use crate::events::histories::parts::PartsOf;
+pub use crate::events::histories::parts::{FoldReader, FoldReaders, PartialFold};
 use crate::kernel::admission::Work;
 use crate::kernel::apart::spawned;
 use crate::kernel::engine::{Engine, StopOnDrop};
 use crate::kernel::error::{QueryError, given_up};
-use crate::kernel::interner::Interner;
+use crate::kernel::run::{Sharing, note_failure};
 use crate::kernel::view::View;
 use crate::persons::person_numbers::PersonNumbers;
-
-/// Plan column: the actor of the event, a text or a person number; rows where it is null are left out.
-pub const ACTOR: &str = "actor";
-/// Plan column: its time or another number by which the rows of an actor are ordered: `Int64`.
-pub const AT: &str = "at";
-/// Plan column: facts about it, as bits: `UInt32`.
-pub const MASK: &str = "mask";
-/// Plan column: a text of it, or null. Optional.
-pub const TEXT: &str = "text";
-
-/// Actors after which a fold checks whether it has been cancelled.
-const ACTORS_PER_CHECK: usize = 1024;
-
-/// An event of an actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Its time, or the other number by which rows are ordered.
-    pub at: i64,
-    /// Facts about it, as bits.
-    pub mask: u32,
-    /// The interned number of its text; [`NO_TEXT`] if there is none.
-    pub text: u32,
-    actor: u32,
-}
-
-impl Row {
-    /// A row without a text, of the first actor.
-    pub fn new(at: i64, mask: u32) -> Self {
-        Self { at, mask, text: NO_TEXT, actor: 0 }
-    }
-}
-
-/// Value of [`Row::text`] without a text.
-pub const NO_TEXT: u32 = u32::MAX;
-
-/// Which rows of an actor a fold needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
-    /// All of them.
-    All,
-    /// One of each set of equal rows.
-    Distinct,
-    /// The same for a plan without texts of which all times and masks are known in advance.
-    Marked(Marks),
-}
-
-/// A computation over the rows of each actor.
-pub trait Fold: Send + 'static {
-    /// Called before each pass, which covers some of the actors. Until the next pass, [`Row::text`] refers to these
-    /// texts.
-    ///
-    /// # Errors
-    ///
-    /// The state that it derives from texts becomes too large.
-    fn begin(&mut self, _texts: &Interner) -> Result<(), QueryError> {
-        Ok(())
-    }
-
-    /// Processes the rows of an actor: at least one, ordered by [`Row::at`], then mask, then text. Each actor comes
-    /// once, in no particular order.
-    ///
-    /// # Errors
-    ///
-    /// Its result becomes too large.
-    fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError>;
-}
 
 impl Engine {
     /// Folds the rows of each actor of a view's plan, which has the columns [`ACTOR`], [`AT`], [`MASK`] and optionally
@@ -110,6 +52,36 @@ impl Engine {
         rows: Rows,
         fold: F,
     ) -> Result<F, QueryError> {
+        self.folded(plan, rows, fold, None).await
+    }
+
+    /// The same of a fold of which other nodes may compute parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::histories`].
+    pub async fn histories_in_parts<F: PartialFold>(
+        &self,
+        plan: DataFrame,
+        rows: Rows,
+        fold: F,
+    ) -> Result<F, QueryError> {
+        // The rows of an actor come from all plans that are united.
+        let is_one = !matches!(plan.logical_plan(), LogicalPlan::Union(_));
+        let parts = match self.shared.distribution.is_some() && is_one {
+            true => Some((PartsOf::fold(rows, &fold)?, parts::merge::<F> as Merge<F>)),
+            false => None,
+        };
+        self.folded(plan, rows, fold, parts).await
+    }
+
+    async fn folded<F: Fold>(
+        &self,
+        plan: DataFrame,
+        rows: Rows,
+        fold: F,
+        parts: Option<(PartsOf, Merge<F>)>,
+    ) -> Result<F, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
         let actor = plan.schema().field_with_unqualified_name(ACTOR)?;
         let persons = match actor.data_type() {
@@ -119,11 +91,11 @@ impl Engine {
         let pool = &self.shared.pools.rows;
         let folded = match (rows, &persons) {
             (Rows::Marked(marks), Some(_)) if marks.are_few() => {
-                self.passes(plan, persons, Marked::new(pool, marks), fold).await
+                self.passes(plan, persons, Marked::new(pool, marks), (fold, parts)).await
             }
             _ => {
                 let gathered = Gathered::new(pool, rows, persons.is_none());
-                self.passes(plan, persons, gathered, fold).await
+                self.passes(plan, persons, gathered, (fold, parts)).await
             }
         };
         drop(permit);
@@ -136,20 +108,24 @@ impl Engine {
         plan: DataFrame,
         persons: Option<Arc<PersonNumbers>>,
         mut kept: K,
-        mut fold: F,
+        (mut fold, mut parts): (F, Option<(PartsOf, Merge<F>)>),
     ) -> Result<F, QueryError> {
         let stop = StopOnDrop::default();
         while kept.begin() {
-            let mut answer = self.begin(plan.clone(), None);
-            // On a query thread: it is CPU-bound.
-            let keeping = async move {
-                while let Some(batch) = answer.next().await {
-                    kept.add(&batch?)?;
-                }
-                Ok::<_, QueryError>(kept)
-            };
-            let keeping = spawned(&self.shared.runtime, keeping);
-            kept = keeping.join().await.map_err(given_up)??;
+            let (content, merge) = parts.take().unzip();
+            let sharing = content.map_or(Sharing::NodesWithKeys, Sharing::Folded);
+            let mut read = self.keep(plan.clone(), persons.clone(), kept, sharing).await?;
+            if let Some(error) = read.failed.take() {
+                read.kept.again();
+                let alone = Sharing::Alone;
+                read = self.keep(plan.clone(), persons.clone(), read.kept, alone).await?;
+                note_failure(&self.shared, &error.to_string());
+            }
+            kept = read.kept;
+            if let (Some(merge), false) = (merge, read.parts.is_empty()) {
+                read.parts.iter().try_for_each(|part| merge(&mut fold, part))?;
+                return Ok(fold);
+            }
             let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
                 let folded = each_actor(&mut kept, persons.as_deref(), &mut fold, &flag);
@@ -160,10 +136,93 @@ impl Engine {
         Ok(fold)
     }
 
+    /// Runs the plan and buffers its rows.
+    async fn keep<K: Kept>(
+        &self,
+        plan: DataFrame,
+        persons: Option<Arc<PersonNumbers>>,
+        kept: K,
+        sharing: Sharing,
+    ) -> Result<Read<K>, QueryError> {
+        let plans = match sharing {
+            Sharing::NodesWithKeys => united(plan),
+            Sharing::Alone | Sharing::Nodes | Sharing::Folded(_) => vec![plan],
+        };
+        let engine = self.clone();
+        let mut read = Read { kept, parts: Vec::new(), failed: None };
+        // On a query thread: it is CPU-bound.
+        let keeping = async move {
+            for plan in plans {
+                let mut answer = engine.begin_shared(plan, sharing.clone());
+                while let Some(batch) = answer.next().await {
+                    match batch {
+                        Ok(batch) => read.add(batch, persons.as_deref())?,
+                        Err(error) if answer.may_run_alone(&error) => {
+                            read.failed = Some(error);
+                            return Ok(read);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Ok(read)
+        };
+        spawned(&self.shared.runtime, keeping).join().await.map_err(given_up)?
+    }
+
     /// An empty memory reservation in the pool of queries, for the state of a fold.
     pub fn reservation(&self, name: &'static str) -> MemoryReservation {
         MemoryConsumer::new(name).register(&self.shared.pools.rows)
     }
+}
+
+/// The plans of which a plan is the union, each of which may have parts that other nodes can execute.
+fn united(plan: DataFrame) -> Vec<DataFrame> {
+    let (state, plan) = plan.into_parts();
+    let plans = match plan {
+        LogicalPlan::Union(union) => union.inputs.into_iter().map(Arc::unwrap_or_clone).collect(),
+        other => vec![other],
+    };
+    plans.into_iter().map(|plan| DataFrame::new(state.clone(), plan)).collect()
+}
+
+/// Merges the result of a part into a fold.
+type Merge<F> = fn(&mut F, &[u8]) -> Result<(), QueryError>;
+
+/// What was read of a plan in a pass.
+struct Read<K> {
+    /// Its rows.
+    kept: K,
+    /// Or the results of all parts, if other nodes have folded the rows.
+    parts: Vec<Vec<u8>>,
+    /// The error of other nodes, so that the rest was not read.
+    failed: Option<QueryError>,
+}
+
+impl<K: Kept> Read<K> {
+    fn add(
+        &mut self,
+        batch: RecordBatch,
+        persons: Option<&PersonNumbers>,
+    ) -> Result<(), QueryError> {
+        match parts::parts(&batch) {
+            Some(parts) => self.parts.extend(parts.iter().flatten().map(<[u8]>::to_vec)),
+            None => self.kept.add(&numbered(batch, persons)?)?,
+        }
+        Ok(())
+    }
+}
+
+/// A batch with the numbers of persons, if it has their keys.
+fn numbered(
+    batch: RecordBatch,
+    persons: Option<&PersonNumbers>,
+) -> Result<RecordBatch, QueryError> {
+    let Ok(at) = batch.schema_ref().index_of(ACTOR) else { return Ok(batch) };
+    let keys = batch.column(at).as_primitive_opt::<Decimal128Type>();
+    let Some((keys, persons)) = keys.zip(persons) else { return Ok(batch) };
+    let numbers: ArrayRef = Arc::new(persons.of_keys(keys)?);
+    Ok(parts::with_actors(batch, at, numbers)?)
 }
 
 fn each_actor<F: Fold>(

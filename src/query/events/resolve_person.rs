@@ -26,7 +26,7 @@ pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
 const PERSON_KEY: &str = "person_key";
 
 /// The type of keys. Their numbers may have more digits than it says; they are only compared.
-const KEY: DataType = DataType::Decimal128(38, 0);
+pub(crate) const KEY: DataType = DataType::Decimal128(38, 0);
 
 /// What the function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,6 +46,21 @@ pub(crate) fn person_key(resolve: Option<&ScalarUDF>) -> ScalarUDF {
         (own.project, own.survivors.clone(), arguments)
     });
     ResolvePerson::function((project, survivors), arguments, Gives::Key)
+}
+
+fn key_of_person(person: Uuid) -> i128 {
+    i128::from_ne_bytes(person.into_bytes())
+}
+
+/// The person with a key.
+pub(crate) fn person_of_key(key: i128) -> Uuid {
+    Uuid::from_bytes(key.to_ne_bytes())
+}
+
+/// Whether a function gives keys of persons.
+pub(crate) fn gives_keys(function: &ScalarUDF) -> bool {
+    let own = function.inner().downcast_ref::<ResolvePerson>();
+    own.is_some_and(|own| own.gives == Gives::Key)
 }
 
 /// The overrides that the function applies.
@@ -148,7 +163,7 @@ impl ResolvePerson {
             };
             let id = distinct_ids.map(|ids| ids.value(row));
             let owner = self.survivors.of_event(self.project, own, id)?.unwrap_or(own);
-            keys.append_value(i128::from_ne_bytes(owner.into_bytes()));
+            keys.append_value(key_of_person(owner));
         }
         Ok(Arc::new(keys.finish()))
     }

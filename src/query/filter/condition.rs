@@ -1,6 +1,7 @@
 //! A rule of ours as a condition of a plan: [`condition`], or of one column: [`of_column`]. One with patterns looks at each
 //! row whether its query is still wanted, and keeps no thread of queries from others. A condition on persons says what it
-//! needs of them ([`Needs`]), so that the scan of the persons table evaluates it on its own columns.
+//! needs of them ([`Needs`]), so that the scan of the persons table evaluates it on its own columns. A condition that needs
+//! nothing else than its rows has a [`ConditionContent`], by which another process evaluates it.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use serde_json::Value;
 
+use crate::filter::content::ConditionContent;
 use crate::guard::Running;
 use crate::guard::aside::aside;
 use crate::guard::watched::Watched;
@@ -81,9 +83,10 @@ type Test = dyn Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync;
 pub(crate) type RowTest = dyn Fn(&View, &Row<'_>, Call<'_>) -> Result<bool> + Send + Sync;
 
 /// What a condition needs of persons.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) enum Needs {
     /// Its columns.
+    #[default]
     Columns,
     /// One property, as a column of compact JSON instead of its own column.
     Property(Key),
@@ -99,34 +102,42 @@ pub fn condition(
     pace: Pace,
     test: impl Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
-    condition_needing(Needs::Columns, name, columns, pace, test)
+    let types = columns.iter().map(|(_, data_type)| data_type.clone()).collect();
+    let function = function(About::default(), name, types, pace, test);
+    function.call(columns.iter().map(|(name, _)| ident(*name)).collect())
 }
 
-/// The same of a condition that needs something else of persons.
-pub(crate) fn condition_needing(
-    needs: Needs,
+/// What is known of a condition beside its test.
+#[derive(Clone, Default)]
+pub(crate) struct About {
+    /// What it needs of persons.
+    pub(crate) needs: Needs,
+    /// Its content, if it has one.
+    pub(crate) content: Option<ConditionContent>,
+}
+
+/// The function of a condition of columns of these types.
+pub(crate) fn function(
+    about: About,
     name: &'static str,
-    columns: &[(&str, DataType)],
+    types: Vec<DataType>,
     pace: Pace,
     test: impl Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
-) -> Expr {
-    let types = columns.iter().map(|(_, data_type)| data_type.clone()).collect();
+) -> ScalarUDF {
     let signature = Signature::exact(types, Volatility::Immutable);
-    let test = OfColumns { name, signature, pace, needs, test: Arc::new(test) };
-    let columns = columns.iter().map(|(name, _)| ident(*name)).collect();
-    ScalarUDF::new_from_impl(test).call(columns)
+    ScalarUDF::new_from_impl(OfColumns { name, signature, pace, about, test: Arc::new(test) })
 }
 
 /// The condition that `test` gives true for the values of a column of this type.
-pub(crate) fn of_column(
+pub fn of_column(
     name: &'static str,
     column: &str,
     data_type: DataType,
     pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
-    let signature = Signature::exact(vec![data_type], Volatility::Immutable);
-    of_value(Needs::Columns, name, ident(column), signature, pace, test)
+    let test = of_one(name, test);
+    function(About::default(), name, vec![data_type], pace, test).call(vec![ident(column)])
 }
 
 /// The condition that `test` gives true for a property of persons: `value`, or another column of compact JSON.
@@ -138,29 +149,31 @@ pub(crate) fn of_property(
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    of_value(Needs::Property(key), name, value, signature, pace, test)
+    let about = About { needs: Needs::Property(key), content: None };
+    let test = Arc::new(of_one(name, test));
+    ScalarUDF::new_from_impl(OfColumns { name, signature, pace, about, test }).call(vec![value])
 }
 
-fn of_value(
-    needs: Needs,
+/// A test of columns, of which there is one.
+pub(crate) fn of_one(
     name: &'static str,
-    value: Expr,
-    signature: Signature,
-    pace: Pace,
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
-) -> Expr {
-    let test = move |columns: &[ArrayRef], call: Call<'_>| match columns {
+) -> impl Fn(&[ArrayRef], Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static {
+    move |columns: &[ArrayRef], call: Call<'_>| match columns {
         [column] => test(column, call),
         _ => Err(DataFusionError::Internal(format!("{name} takes one column"))),
-    };
-    let test = OfColumns { name, signature, pace, needs, test: Arc::new(test) };
-    ScalarUDF::new_from_impl(test).call(vec![value])
+    }
 }
 
 /// What a function needs of persons and how long it takes, if it is a condition.
 pub(crate) fn needs(function: &ScalarUDF) -> Option<(&Needs, &Pace)> {
     let own = function.inner().downcast_ref::<OfColumns>()?;
-    Some((&own.needs, &own.pace))
+    Some((&own.about.needs, &own.pace))
+}
+
+/// The content of a function, if it is a condition that has one.
+pub(crate) fn content(function: &ScalarUDF) -> Option<&ConditionContent> {
+    function.inner().downcast_ref::<OfColumns>()?.about.content.as_ref()
 }
 
 /// Whether a function is a condition of one column that fails on no value, and takes little time.
@@ -173,7 +186,7 @@ struct OfColumns {
     name: &'static str,
     signature: Signature,
     pace: Pace,
-    needs: Needs,
+    about: About,
     test: Arc<Test>,
 }
 

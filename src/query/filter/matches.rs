@@ -8,18 +8,20 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, ScalarUDF};
+use datafusion::prelude::ident;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::filter::condition;
-use crate::filter::condition::{Call, Needs, Pace, RowTest};
+use crate::filter::condition::{About, Call, Needs, Pace, RowTest};
+use crate::filter::content::{ConditionContent, OfEvents};
+use crate::filter::event_properties::{Wanted, needles};
 use crate::filter::person_answers::{InARow, PersonAnswers};
 use crate::filter::subject::{InCohort, place_value};
 use crate::guard::watched::Watched;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_event::json;
 use weir_event::json_key::KeyFinder;
 use weir_event::predicate::Test;
 use weir_event::predicate::filter::{Filter, Scope};
@@ -70,6 +72,9 @@ pub fn metadata_column(key: &str) -> Option<&'static str> {
     METADATA.iter().find(|(name, _)| *name == key).map(|(_, column)| *column)
 }
 
+/// The name of the function.
+const NAME: &str = "matches_filters";
+
 /// What filters ask of besides rows.
 pub struct Subjects {
     /// The project of the rows.
@@ -89,15 +94,21 @@ pub struct Subjects {
 /// The condition that the filters hold for an event, and its person and groups as of now.
 pub(crate) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
     let matches = Matches::new(tree, subjects);
-    let data_type = |name: &str| match name {
-        "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        _ => DataType::Utf8View,
-    };
-    let columns: Vec<_> = matches.columns.iter().map(|name| (*name, data_type(name))).collect();
-    let pace = matches.pace();
-    condition::condition("matches_filters", &columns, pace, move |columns, call| {
-        matches.keep(columns, call)
-    })
+    let columns = matches.columns.iter().map(|name| ident(*name)).collect();
+    matches.function().call(columns)
+}
+
+/// The same of filters on what the rows of events have, as a function of the columns that they look at.
+///
+/// # Errors
+///
+/// Some of them look at something else.
+pub(crate) fn of_events(OfEvents { tree, now }: OfEvents) -> Result<ScalarUDF, DataFusionError> {
+    if !is_of_events(&tree) {
+        let why = "filters of events look at something else than events";
+        return Err(DataFusionError::Plan(why.to_owned()));
+    }
+    Ok(Matches::of_rows(tree, now).function())
 }
 
 /// The same of persons, in their own rows: the filters ask of the person and nothing else.
@@ -105,9 +116,16 @@ pub(crate) fn of_persons(tree: Tree, subjects: Arc<Subjects>) -> Expr {
     let matches = Arc::new(Matches::new(tree, subjects));
     let (pace, own) = (matches.pace(), Arc::clone(&matches));
     let test: Arc<RowTest> = Arc::new(move |view, row, call| own.keep_person(view, row, call));
-    let (needs, columns) = (Needs::Row(test), [(PERSON, DataType::Utf8View)]);
-    condition::condition_needing(needs, "matches_filters", &columns, pace, move |columns, call| {
-        matches.keep(columns, call)
+    let about = About { needs: Needs::Row(test), content: None };
+    let test = move |columns: &[ArrayRef], call: Call<'_>| matches.keep(columns, call);
+    let function = condition::function(about, NAME, vec![DataType::Utf8View], pace, test);
+    function.call(vec![ident(PERSON)])
+}
+
+/// Whether filters look at nothing else than the rows of events.
+fn is_of_events(tree: &Tree) -> bool {
+    tree.filters().into_iter().all(|filter| {
+        matches!(filter, Filter::Property { scope: Scope::Event | Scope::EventMetadata, .. })
     })
 }
 
@@ -145,18 +163,6 @@ fn asks_for_ids(filter: &Filter) -> bool {
     )
 }
 
-fn asks_for_properties(filter: &Filter) -> bool {
-    matches!(filter, Filter::Property { scope: Scope::Event, .. })
-}
-
-/// Keys that the properties of every row that matches have.
-fn needles(tree: &Tree) -> Vec<KeyFinder> {
-    if !tree.filters().into_iter().all(asks_for_properties) {
-        return Vec::new();
-    }
-    tree.required_keys().into_iter().filter_map(KeyFinder::new).collect()
-}
-
 /// The columns that filters look at, each once.
 fn columns(tree: &Tree) -> Vec<&'static str> {
     let mut columns = Vec::new();
@@ -178,41 +184,11 @@ fn columns(tree: &Tree) -> Vec<&'static str> {
     if columns.is_empty() { vec![PERSON] } else { columns }
 }
 
-/// The properties of events that filters look at.
-struct Wanted {
-    keys: Vec<Box<str>>,
-    /// Finds each of the keys; `None` if one of them cannot be searched for.
-    finders: Option<Vec<KeyFinder>>,
-}
-
-impl Wanted {
-    fn of(tree: &Tree) -> Self {
-        let mut keys: Vec<Box<str>> = Vec::new();
-        for filter in tree.filters() {
-            if let Filter::Property { scope: Scope::Event, predicate } = filter
-                && !keys.contains(&predicate.key)
-            {
-                keys.push(predicate.key.clone());
-            }
-        }
-        let finders = keys.iter().map(|key| KeyFinder::new(key)).collect();
-        Self { keys, finders }
-    }
-
-    /// Those of an event, by the JSON text of all.
-    fn read(&self, text: &str) -> Map<String, Value> {
-        let may_have = |finder: &KeyFinder| finder.may_be_in(text.as_bytes());
-        let has_none = self.finders.as_ref().is_some_and(|finders| !finders.iter().any(may_have));
-        match has_none {
-            true => Map::new(),
-            false => json::read_members(text.as_bytes(), &self.keys).unwrap_or_default(),
-        }
-    }
-}
-
 struct Matches {
     tree: Tree,
-    subjects: Arc<Subjects>,
+    now: Now,
+    /// Where persons and groups are looked up; `None` for filters on the rows of events alone.
+    subjects: Option<Arc<Subjects>>,
     needles: Vec<KeyFinder>,
     properties: Wanted,
     /// Names of the columns of a row.
@@ -275,16 +251,47 @@ fn failed(error: IdentityError) -> DataFusionError {
 
 impl Matches {
     fn new(tree: Tree, subjects: Arc<Subjects>) -> Self {
+        let now = subjects.now;
+        if is_of_events(&tree) {
+            return Self::of_rows(tree, now);
+        }
+        Self {
+            answers: is_of_persons(&tree).then(|| PersonAnswers::new(&subjects.memory)),
+            asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
+            keys: keys_of_persons(&tree),
+            subjects: Some(subjects),
+            ..Self::of_rows(tree, now)
+        }
+    }
+
+    /// Filters on the rows of events.
+    fn of_rows(tree: Tree, now: Now) -> Self {
         Self {
             needles: needles(&tree),
             properties: Wanted::of(&tree),
             columns: columns(&tree),
-            answers: is_of_persons(&tree).then(|| PersonAnswers::new(&subjects.memory)),
-            asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
-            keys: keys_of_persons(&tree),
+            answers: None,
+            asks_for_ids: false,
+            keys: None,
             tree,
-            subjects,
+            now,
+            subjects: None,
         }
+    }
+
+    /// The function of the columns that the filters look at.
+    fn function(self) -> ScalarUDF {
+        let data_type = |name: &&str| match *name {
+            "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            _ => DataType::Utf8View,
+        };
+        let types = self.columns.iter().map(data_type).collect();
+        let content =
+            || ConditionContent::OfEvents(OfEvents { tree: self.tree.clone(), now: self.now });
+        let about = About { content: self.subjects.is_none().then(content), ..About::default() };
+        let pace = self.pace();
+        let test = move |columns: &[ArrayRef], call: Call<'_>| self.keep(columns, call);
+        condition::function(about, NAME, types, pace, test)
     }
 
     fn pace(&self) -> Pace {
@@ -304,9 +311,9 @@ impl Matches {
         call: Call<'_>,
     ) -> Result<bool, DataFusionError> {
         call.check()?;
-        let ids = match self.asks_for_ids {
-            true => view.first_ids(self.subjects.project, row.number, IDS_MAX).map_err(failed)?,
-            false => Vec::new(),
+        let ids = match self.subjects.as_ref().filter(|_| self.asks_for_ids) {
+            Some(own) => view.first_ids(own.project, row.number, IDS_MAX).map_err(failed)?,
+            None => Vec::new(),
         };
         let person = self.person_of(row).map_err(failed)?;
         Ok(self.holds_for(Some(&Subject { person, ids })))
@@ -360,12 +367,12 @@ impl Matches {
         persons_max: usize,
         call: Call<'_>,
     ) -> Result<InARow, DataFusionError> {
-        let Subjects { view, project, .. } = &*self.subjects;
         let mut read = InARow::default();
-        if self.asks_for_ids {
-            // They are looked up for each person anyway.
+        // Distinct ids are looked up for each person anyway.
+        let Some(subjects) = self.subjects.as_ref().filter(|_| !self.asks_for_ids) else {
             return Ok(read);
-        }
+        };
+        let Subjects { view, project, .. } = &**subjects;
         let mut ended = Ok(());
         let scanned = view.scan_rows(*project, first..i64::MAX, |row| {
             ended = call.check();
@@ -446,7 +453,7 @@ impl Matches {
 
     /// Whether a filter holds for an event, its person and its groups, if it has such.
     fn holds(&self, filter: &Filter, row: &Row<'_>) -> bool {
-        let now = self.subjects.now;
+        let now = self.now;
         match filter {
             Filter::Property { scope: Scope::Event, predicate } => {
                 predicate.matches(&row.event, now)
@@ -485,9 +492,10 @@ impl Matches {
                 predicate.matches_value(value, now)
             }
             Filter::Cohort { id, membership } => {
-                let (view, in_cohort) = (&*self.subjects.view, self.subjects.in_cohort.as_ref());
-                let person = in_cohort.zip(row.person);
-                let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, &own.person));
+                let is_in = self.subjects.as_ref().zip(row.person).is_some_and(|(own, subject)| {
+                    let in_cohort = own.in_cohort.as_ref();
+                    in_cohort.is_some_and(|is_in| is_in(&own.view, *id, &subject.person))
+                });
                 membership.accepts(is_in)
             }
             // Those of sessions are asked of columns.
@@ -533,7 +541,8 @@ impl Matches {
 
     /// A person, if there is one with this id.
     fn person(&self, id: Uuid) -> Result<Option<Subject>, IdentityError> {
-        let Subjects { view, project, .. } = &*self.subjects;
+        let Some(subjects) = &self.subjects else { return Ok(None) };
+        let Subjects { view, project, .. } = &**subjects;
         let Some(person) = view.person_by_uuid(*project, id)? else { return Ok(None) };
         let ids = match self.asks_for_ids {
             true => view.first_ids(*project, person.number, IDS_MAX)?,
@@ -549,9 +558,10 @@ impl Matches {
         key: Option<&str>,
     ) -> Result<(), IdentityError> {
         if let (Some(key), Some(groups)) = (key, known.groups.get_mut(usize::from(index)))
+            && let Some(subjects) = &self.subjects
             && !groups.contains_key(key)
         {
-            let group = self.subjects.view.group(self.subjects.project, index, key)?;
+            let group = subjects.view.group(subjects.project, index, key)?;
             groups.insert(key.to_owned(), group);
         }
         Ok(())

@@ -9,10 +9,10 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::{max, min};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::logical_expr::{Expr, cast};
-use datafusion::prelude::{col, lit};
+use datafusion::prelude::{col, ident, lit};
 use serde_json::Value;
 
-use crate::filter::condition::{Needs, Pace, RowTest};
+use crate::filter::condition::{About, Needs, Pace, RowTest};
 use crate::filter::matches::Subjects;
 use crate::filter::tree::{all, any};
 use crate::filter::{condition, matches};
@@ -197,12 +197,14 @@ fn has_part(json: &str, part: &str) -> bool {
 
 /// The condition that a test of the rows of persons holds, in rows with the uuid as `id`.
 pub(crate) fn holds_for_row(pace: Pace, test: Arc<RowTest>) -> Expr {
-    let id = [("id", DataType::Utf8View)];
-    condition::condition_needing(Needs::Row(test), "holds_for_person", &id, pace, |_, _| {
+    let about = About { needs: Needs::Row(test), content: None };
+    let types = vec![DataType::Utf8View];
+    let function = condition::function(about, "holds_for_person", types, pace, |_, _| {
         // It is called for what is folded or not pushed into the scan, which is nothing.
         let error = "a condition on whole persons is evaluated by their table";
         Err(datafusion::error::DataFusionError::Internal(error.to_owned()))
-    })
+    });
+    function.call(vec![ident("id")])
 }
 
 #[cfg(test)]

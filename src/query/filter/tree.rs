@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::{Expr, ScalarUDF};
 use datafusion::prelude::{ident, lit};
 use serde_json::Value;
 
 use crate::events::{expression_columns, session_columns};
-use crate::filter::condition::Pace;
+use crate::filter::condition::{About, Pace};
+use crate::filter::content::{ConditionContent, OfColumn};
 use crate::filter::matches::Subjects;
 use crate::filter::{condition, matches};
 use weir_event::predicate::filter::{Filter, Scope};
-use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_event::predicate::{Condition, Equality, Predicate, Test};
 use weir_event::schema::{PROMOTED, PropertyType, TEXT_OF_SCALARS, promoted_column_name};
@@ -98,15 +98,15 @@ fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
     let Some(kind) = promoted(&predicate.key).filter(|kind| is_told_by(*kind, &predicate)) else {
         return of_text(predicate, subjects);
     };
-    let column = promoted_column_name(&predicate.key);
+    let column = ident(promoted_column_name(&predicate.key));
     let now = subjects.now;
     let without = without_column(kind, &predicate).or_else(|| without_value(&predicate, subjects));
     if let Some(without) = without {
-        return of_column(&column, kind, predicate, now, without);
+        return of_column(OfColumn { kind, predicate, now, without }).call(vec![column]);
     }
-    let is_there = ident(column.as_str()).is_not_null();
-    let of_column = of_column(&column, kind, predicate.clone(), now, false);
-    let where_there = vec![(Box::new(is_there), Box::new(of_column))];
+    let own = OfColumn { kind, predicate: predicate.clone(), now, without: false };
+    let of_column = of_column(own).call(vec![column.clone()]);
+    let where_there = vec![(Box::new(column.is_not_null()), Box::new(of_column))];
     Expr::Case(Case::new(None, where_there, Some(Box::new(of_text(predicate, subjects)))))
 }
 
@@ -166,22 +166,20 @@ fn without_value(predicate: &Predicate, subjects: &Subjects) -> Option<bool> {
     (absent == null).then_some(absent)
 }
 
-/// The predicate on the values of a column, and whether it holds `without` one.
-fn of_column(
-    name: &str,
-    kind: PropertyType,
-    predicate: Predicate,
-    now: Now,
-    without: bool,
-) -> Expr {
+/// The condition of one column, as a function of it.
+pub(crate) fn of_column(of: OfColumn) -> ScalarUDF {
+    let content = Some(ConditionContent::OfColumn(of.clone()));
+    let OfColumn { kind, predicate, now, without } = of;
     let data_type = match kind {
         PropertyType::Text => DataType::Utf8View,
         PropertyType::Double => DataType::Float64,
         PropertyType::Boolean => DataType::Boolean,
     };
+    let (name, about) = ("matches_column", About { content, ..About::default() });
     let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Quick);
-    condition::of_column("matches_column", name, data_type, pace, move |column, call| {
+    let test = condition::of_one(name, move |column, call| {
         let holds = |value: Value| predicate.matches_value(Some(&value), now);
         condition::hold(column, call, without, holds)
-    })
+    });
+    condition::function(about, name, vec![data_type], pace, test)
 }

@@ -10,12 +10,17 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::events::histories::parts::{FoldContent, FoldExec, FoldReaders, PartsOf};
 use crate::events::resolve_person::{Gives, ResolvePerson, Survivors};
 use crate::events::scoped::{Scope, ScopedExec};
+use crate::filter::content::ConditionContent;
+use crate::filter::{condition, matches, tree};
 use crate::functions::local_time::LocalTimeContent;
-use crate::functions::{json_property, text_number};
+use crate::functions::serializable::{FunctionReader, FunctionReaders};
+use crate::functions::{json_property, serializable, text_number};
 use crate::guard;
 use crate::guard::operators::content::OperatedContent;
 use weir_base::clock::UnixMicros;
@@ -29,7 +34,7 @@ const OVERRIDES_MAX: usize = 100_000;
 const UUID_BYTES: usize = 16;
 
 /// Functions by their names.
-type Functions = HashMap<String, Arc<ScalarUDF>>;
+pub(super) type Functions = HashMap<String, Arc<ScalarUDF>>;
 
 /// The content of an operator.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,11 +47,16 @@ pub(super) enum OperatorContent {
         width: usize,
         fetch: Option<usize>,
     },
+    /// Folds the rows of actors.
+    Fold(FoldContent),
 }
 
 impl OperatorContent {
     /// That of an operator; `None` if it has none.
     pub(super) fn of(operator: &Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if let Some(own) = operator.downcast_ref::<FoldExec>() {
+            return Some(Self::Fold(own.content().clone()));
+        }
         let scoped = operator.downcast_ref::<ScopedExec>()?;
         let Scope { project, deletions, kept_from } = scoped.scope();
         deletions.is_none().then(|| Self::Scoped {
@@ -62,11 +72,21 @@ impl OperatorContent {
     /// # Errors
     ///
     /// The input has fewer columns.
-    pub(super) fn operator(self, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        let Self::Scoped { project, kept_from, width, fetch } = self;
-        let (project, kept_from) = (ProjectId(project), kept_from.map(UnixMicros));
-        let scope = Scope { project, deletions: None, kept_from };
-        Ok(Arc::new(ScopedExec::new(input, scope, width, fetch)?))
+    pub(super) fn operator(
+        self,
+        input: Arc<dyn ExecutionPlan>,
+        folds: FoldReaders,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self {
+            Self::Scoped { project, kept_from, width, fetch } => {
+                let (project, kept_from) = (ProjectId(project), kept_from.map(UnixMicros));
+                let scope = Scope { project, deletions: None, kept_from };
+                Ok(Arc::new(ScopedExec::new(input, scope, width, fetch)?))
+            }
+            Self::Fold(content) => {
+                Ok(Arc::new(FoldExec::new(input, PartsOf::read(content, folds)?)?))
+            }
+        }
     }
 }
 
@@ -83,6 +103,19 @@ pub(super) enum FunctionContent {
     JsonProperty,
     NumberOfText(text_number::Kind),
     ResolvePerson(PersonsContent),
+    Condition(ConditionContent),
+    /// A function with parameters that is known above this crate.
+    Serializable(String, Box<RawValue>),
+}
+
+/// What functions are made from besides their contents.
+pub(super) struct Known<'k> {
+    /// Those of the session.
+    pub(super) functions: &'k Functions,
+    /// Those with parameters.
+    pub(super) readers: FunctionReaders,
+    /// The memory for values of functions with limits.
+    pub(super) values: &'k Arc<dyn MemoryPool>,
 }
 
 /// The content of the function that resolves persons.
@@ -116,6 +149,12 @@ impl FunctionContent {
         if let Some(own) = OperatedContent::of(function) {
             return Some(Self::Operated(own));
         }
+        if let Some(own) = condition::content(function) {
+            return Some(Self::Condition(own.clone()));
+        }
+        if let Some((name, parameters)) = serializable::parameters(function) {
+            return Some(Self::Serializable(name.to_owned(), parameters));
+        }
         let write = |inner: &ScalarUDF| Self::of(inner, known).map(Box::new);
         if let Some(own) = LocalTimeContent::of(function, write) {
             return Some(Self::LocalTime(own));
@@ -123,24 +162,25 @@ impl FunctionContent {
         PersonsContent::of(function).map(Self::ResolvePerson)
     }
 
-    /// The function. `values` is the memory for values of functions with limits.
+    /// The function.
     ///
     /// # Errors
     ///
     /// It is not the content of a function.
-    pub(super) fn function(
-        self,
-        known: &Functions,
-        values: &Arc<dyn MemoryPool>,
-    ) -> Result<ScalarUDF> {
+    pub(super) fn function(self, known: &Known<'_>) -> Result<ScalarUDF> {
         match self {
-            Self::Named(name) => match known.get(&name) {
+            Self::Named(name) => match known.functions.get(&name) {
                 Some(own) => Ok(ScalarUDF::clone(own)),
                 None => Err(DataFusionError::Plan(format!("there is no function {name}"))),
             },
-            Self::Guarded(inner) => guard::guarded_function(inner.function(known, values)?, values),
+            Self::Guarded(inner) => guard::guarded_function(inner.function(known)?, known.values),
             Self::Operated(own) => own.function(),
-            Self::LocalTime(own) => own.function(|inner| inner.function(known, values)),
+            Self::LocalTime(own) => own.function(|inner| inner.function(known)),
+            Self::Condition(ConditionContent::OfColumn(own)) => Ok(tree::of_column(own)),
+            Self::Condition(ConditionContent::OfEvents(own)) => matches::of_events(own),
+            Self::Serializable(name, parameters) => {
+                FunctionReader::function(known.readers, &name, &parameters)
+            }
             Self::JsonProperty => Ok(json_property::function()),
             Self::NumberOfText(kind) => Ok(text_number::function(kind)),
             Self::ResolvePerson(own) => own.function(),

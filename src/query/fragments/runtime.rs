@@ -17,8 +17,8 @@ use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
 use crate::events::table::store_url;
-use crate::fragments::Fragments;
 use crate::fragments::contained::{Contained, ContainedExec};
+use crate::fragments::{Above, Fragments};
 use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
 use crate::kernel::error::QueryError;
@@ -88,8 +88,14 @@ impl FragmentRuntime {
 
     /// That of the queries of an engine, whose memory it shares.
     pub(crate) fn over(base: SessionState, pools: Pools, clock: Clock) -> Self {
-        let fragments = Fragments::new(&base.task_ctx(), pools.clone());
+        let fragments = Fragments::new(&base.task_ctx(), Above::default(), pools.clone());
         Self { base, pools, fragments, clock }
+    }
+
+    /// The same, which knows what is above, too.
+    pub fn knowing(mut self, above: Above) -> Self {
+        self.fragments.above = above;
+        self
     }
 
     /// The memory and the files.
@@ -99,7 +105,8 @@ impl FragmentRuntime {
 
     /// What writes the parts of a candidate, by the functions that its session shares with all others.
     pub fn writer(&self, candidate: &Candidate) -> Fragments {
-        let mut own = Fragments::new(&candidate.state.task_ctx(), self.pools.clone());
+        let above = self.fragments.above;
+        let mut own = Fragments::new(&candidate.state.task_ctx(), above, self.pools.clone());
         let known = &self.fragments.functions;
         Arc::make_mut(&mut own.functions).retain(|name, _| known.contains_key(name));
         own
@@ -107,7 +114,7 @@ impl FragmentRuntime {
 
     /// What reads the parts of a fragment in a session.
     pub fn reader(&self, session: &SessionState) -> Fragments {
-        Fragments::new(&session.task_ctx(), self.pools.clone())
+        Fragments::new(&session.task_ctx(), self.fragments.above, self.pools.clone())
     }
 
     /// The settings of the session of a fragment, with the extensions of `config`; and what stops its functions.

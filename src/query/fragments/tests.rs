@@ -3,27 +3,62 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::config::ConfigOptions;
+use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, Volatility, create_udf,
 };
 use datafusion::prelude::{SessionContext, ident};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Fragments;
+use super::contents::FunctionContent;
+use super::{Above, Fragments};
 use crate::events::resolve_person::{Gives, ResolvePerson, Survivors, person_key};
 use crate::events::scoped::{Scope, ScopedExec};
-use crate::functions::{json_property, text_number};
+use crate::filter::content::{ConditionContent, OfColumn, OfEvents};
+use crate::filter::{matches, tree};
+use crate::functions::serializable::{FunctionReader, SerializableFunction};
+use crate::functions::{json_property, serializable, text_number};
 use crate::guard::Pools;
 use weir_base::clock::UnixMicros;
 use weir_event::id::{PersonId, ProjectId};
+use weir_event::predicate::Matching;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_event::schema::PropertyType;
 use weir_identity::overrides::OverrideMap;
 
 fn fragments() -> Fragments {
-    Fragments::new(&SessionContext::new().task_ctx(), Pools::beside(1 << 20))
+    Fragments::new(&SessionContext::new().task_ctx(), ABOVE, Pools::beside(1 << 20))
+}
+
+const ABOVE: Above = Above { functions: &[FunctionReader::of::<Suffix>()], folds: &[] };
+
+/// A function with a parameter, as crates above have them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Suffix(String);
+
+impl SerializableFunction for Suffix {
+    const NAME: &'static str = "suffix";
+
+    fn takes() -> DataType {
+        DataType::Utf8View
+    }
+
+    fn gives() -> DataType {
+        DataType::Utf8View
+    }
+
+    fn invoke(&self, texts: &ArrayRef) -> Result<ArrayRef> {
+        let suffixed = |text: Option<&str>| Some(format!("{}{}", text?, self.0));
+        Ok(Arc::new(texts.as_string_view().iter().map(suffixed).collect::<StringViewArray>()))
+    }
 }
 
 /// The function of an expression that calls one.
@@ -116,6 +151,98 @@ fn functions_of_texts_give_the_same() {
     let rows = [Some(r#"{"k":1.50,"k":"b"}"#), Some(r#"{"k":[1, 2]}"#), Some("{}"), None];
     let keys = [Some("k"); 4];
     assert_eq!(values(&sent(&own), &[&rows, &keys]), values(&own, &[&rows, &keys]));
+}
+
+#[test]
+fn functions_with_parameters_give_the_same() {
+    let own = function_of(serializable::call(Suffix("\"!".to_owned()), ident("a")));
+    let texts = [Some("a"), None, Some("")];
+    let found = values(&sent(&own), &[&texts]);
+    assert_eq!(found, values(&own, &[&texts]));
+    assert_eq!(found, ["a\"!", "", "\"!"]);
+    let unknown = br#"{"Serializable":["prefix","x"]}"#;
+    for content in [&unknown[..], br#"{"Serializable":["suffix",1]}"#] {
+        assert!(fragments().read_function(content).is_err());
+    }
+}
+
+/// Conditions of events are sent with their filters; those that look up persons, groups or cohorts are not.
+#[test]
+fn conditions_of_events_give_the_same() {
+    let now = Now::utc(UnixMicros(1_700_000_000_000_000));
+    let filter = |of: &str, key: &str, operator: &str, value: Value| json!({"type": of, "key": key, "operator": operator, "value": value});
+    let tree = |filters: Value| Tree::parse(&filters, "event", Matching::Legacy).expect("filters");
+    let rows = [
+        Some(r#"{"plan":"pro","n":5,"at":"2023-11-10"}"#),
+        Some(r#"{"plan":"Free","n":"7.5","v":"1.2.3"}"#),
+        Some(r#"{"n":9007199254740993}"#),
+        Some("{}"),
+        None,
+    ];
+    for (filters, expected) in [
+        (
+            json!([filter("event", "plan", "exact", json!(["pro", "x"]))]),
+            [true, false, false, false, false],
+        ),
+        (json!([filter("event", "plan", "is_not", json!("pro"))]), [false, true, true, true, true]),
+        (
+            json!([filter("event", "plan", "regex", json!("^[pF]"))]),
+            [true, true, false, false, false],
+        ),
+        (
+            json!([filter("event", "plan", "not_icontains", json!("FRE"))]),
+            [true, false, true, true, true],
+        ),
+        (json!([filter("event", "n", "gt", json!(5.5))]), [false, true, true, false, false]),
+        (
+            json!([filter("event", "n", "lt", json!(9_007_199_254_740_993_i64))]),
+            [true, true, false, false, false],
+        ),
+        (
+            json!([filter("event", "n", "between", json!([5, 7.5]))]),
+            [true, true, false, false, false],
+        ),
+        (
+            json!([filter("event", "at", "is_date_after", json!("-7d"))]),
+            [true, false, false, false, false],
+        ),
+        (
+            json!([filter("event", "v", "semver_gte", json!("1.2"))]),
+            [false, true, false, false, false],
+        ),
+        (
+            json!({"type": "OR", "values": [filter("event", "plan", "is_not_set", json!(null)), filter("event", "n", "exact", json!("5"))]}),
+            [true, false, true, true, true],
+        ),
+    ] {
+        let own = matches::of_events(OfEvents { tree: tree(filters.clone()), now })
+            .expect("filters of events");
+        let found = values(&sent(&own), &[&rows]);
+        assert_eq!(found, values(&own, &[&rows]), "{filters}");
+        assert_eq!(found, expected.map(|holds| holds.to_string()), "{filters}");
+    }
+    let Tree::All(filters) = tree(json!([filter("event", "p", "icontains", json!("A"))])) else {
+        panic!("a list of filters");
+    };
+    let [Tree::Leaf { filter: Filter::Property { predicate, .. }, .. }] = &filters[..] else {
+        panic!("one filter");
+    };
+    let (kind, predicate) = (PropertyType::Text, predicate.clone());
+    let own = tree::of_column(OfColumn { kind, predicate, now, without: true });
+    let texts = [Some("xax"), Some("b"), None];
+    let found = values(&sent(&own), &[&texts]);
+    assert_eq!(found, values(&own, &[&texts]));
+    assert_eq!(found, ["true", "false", "true"]);
+    for of_others in [
+        filter("person", "plan", "exact", json!("pro")),
+        json!({"type": "cohort", "key": "id", "value": 1}),
+        json!({"type": "group", "group_type_index": 0, "key": "a", "value": "b"}),
+    ] {
+        let own = OfEvents { tree: tree(json!([of_others])), now };
+        let content = FunctionContent::Condition(ConditionContent::OfEvents(own));
+        let content = serde_json::to_vec(&content).expect("it is written");
+        assert!(fragments().read_function(&content).is_err(), "{of_others}");
+    }
 }
 
 /// A function over a closure has no content, nor has one that only has the name of a known one.

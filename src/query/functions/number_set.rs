@@ -21,6 +21,12 @@ pub fn count_numbers(of: Expr) -> Expr {
     called(Kind::CountNumbers, of)
 }
 
+/// Whether a function is that of [`count_numbers`].
+pub(crate) fn is_count_of_numbers(function: &AggregateUDF) -> bool {
+    let own = function.inner().downcast_ref::<NumberSet>();
+    own.is_some_and(|own| own.kind == Kind::CountNumbers)
+}
+
 /// The set of the numbers, for [`count_union`].
 pub fn number_set(of: Expr) -> Expr {
     called(Kind::Set, of)

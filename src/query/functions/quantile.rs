@@ -8,8 +8,10 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_nested::expr_fn::array_element;
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarUDF, Volatility};
-use datafusion::prelude::{create_udf, lit};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::prelude::lit;
 
 /// The name of [`function`] in SQL.
 pub(crate) const NAME: &str = "quantiles_of_list";
@@ -24,9 +26,35 @@ pub fn quantile(level: f64, lists: Expr) -> Expr {
 
 /// From a list of numbers and a list of levels, the list of the quantiles at these levels.
 pub(crate) fn function() -> ScalarUDF {
-    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
-    let arguments = vec![list.clone(), list.clone()];
-    create_udf(NAME, arguments, list, Volatility::Immutable, Arc::new(values))
+    let signature = Signature::exact(vec![list(), list()], Volatility::Immutable);
+    ScalarUDF::new_from_impl(Quantiles { signature })
+}
+
+fn list() -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Quantiles {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Quantiles {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(list())
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        values(&arguments.args)
+    }
 }
 
 fn values(arguments: &[ColumnarValue]) -> Result<ColumnarValue> {

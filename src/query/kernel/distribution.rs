@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
-use crate::fragments::FragmentRuntime;
+use crate::fragments::{Above, FragmentRuntime};
 use crate::guard::BOUND_BATCHES;
 
 /// A plan that may be executed over several nodes. Its operators do not bound what they pass on; see
@@ -72,6 +72,11 @@ impl Distribute {
         make: impl FnOnce(FragmentRuntime) -> Arc<dyn Distribution> + Send + 'static,
     ) -> Self {
         Self(Box::new(make))
+    }
+
+    /// The same for an engine that knows what is above, too.
+    pub fn knowing(self, above: Above) -> Self {
+        Self::by(move |runtime| self.make(runtime.knowing(above)))
     }
 
     pub(crate) fn make(self, runtime: FragmentRuntime) -> Arc<dyn Distribution> {

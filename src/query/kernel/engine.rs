@@ -259,8 +259,7 @@ impl Engine {
         let mut gathered = self.gather(&mut answer, rows_max).await;
         // Nothing of it has been used.
         if let Err(error) = &gathered
-            && answer.is_over_nodes()
-            && !error.is_final()
+            && answer.may_run_alone(error)
         {
             let why = error.to_string();
             drop(answer);

@@ -20,7 +20,8 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::events::distinct_persons;
+use crate::events::histories::parts::{FoldExec, PartsOf};
+use crate::events::{distinct_persons, keyed_persons};
 use crate::fragments::contained;
 use crate::guard;
 use crate::guard::{Running, StopFunctions};
@@ -54,15 +55,37 @@ impl Engine {
         &self,
         query: DataFrame,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
-        self.stream(query).await?.gathered().await
+        let permit = self.permit().await?;
+        let gathered = self.gathered_rows(query).await;
+        drop(permit);
+        gathered
+    }
+
+    /// All rows of `query` in a slot that the caller holds. What fails when other nodes execute parts of it is run again by
+    /// this node alone.
+    async fn gathered_rows(
+        &self,
+        query: DataFrame,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+        let mut answer = self.begin(query.clone(), None);
+        match answer.gathered().await {
+            Err(error) if answer.may_run_alone(&error) => {
+                drop(answer);
+                let gathered = self.begin_alone(query).gathered().await?;
+                note_failure(&self.shared, &error.to_string());
+                Ok(gathered)
+            }
+            gathered => gathered,
+        }
     }
 
     /// The same in a slot of the kind that SQL takes, for queries that read very many events, so that one slot is left
     /// for lists.
     pub async fn compute(&self, query: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(admission::Work::Sql).await?;
-        let (_, batches) = self.begin(query, Some(permit)).gathered().await?;
-        Ok(batches)
+        let gathered = self.gathered_rows(query).await;
+        drop(permit);
+        gathered.map(|(_, batches)| batches)
     }
 
     /// All batches of `query` if the result is small; `None` if it has more rows or bytes than given.
@@ -73,18 +96,18 @@ impl Engine {
         bytes_max: usize,
     ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
         let permit = self.permit_for(admission::Work::Sql).await?;
-        let mut answer = self.begin(query, Some(permit));
-        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0_usize, 0_usize);
-        while let Some(batch) = answer.next().await {
-            let batch = batch?;
-            rows = rows.saturating_add(batch.num_rows());
-            bytes = bytes.saturating_add(batch.get_array_memory_size());
-            if rows > rows_max || bytes > bytes_max {
-                return Ok(None);
+        let mut answer = self.begin(query.clone(), None);
+        let small = match answer.gathered_within(rows_max, bytes_max).await {
+            Err(error) if answer.may_run_alone(&error) => {
+                drop(answer);
+                let small = self.begin_alone(query).gathered_within(rows_max, bytes_max).await?;
+                note_failure(&self.shared, &error.to_string());
+                Ok(small)
             }
-            batches.push(batch);
-        }
-        Ok(Some(batches))
+            small => small,
+        };
+        drop(permit);
+        small
     }
 
     /// Starts to run `query`. Dropping the [`Answer`] cancels the query.
@@ -114,18 +137,24 @@ impl Engine {
         let planned = self.prepared(project, planning).await?;
         let schema =
             lineage::described(planned.query.logical_plan(), planned.query.schema().inner());
-        let answer = self.begin_with(planned.query, Some(planned.permit), ROWS_QUEUE, true);
+        let (query, permit) = (planned.query, Some(planned.permit));
+        let answer = self.begin_with(query, permit, ROWS_QUEUE, Sharing::Nodes);
         Ok(Answer { schema, is_of_query: true, ..answer })
     }
 
     /// Starts to run `query` in the slot of `permit`; without a permit, in a slot that the caller holds.
     pub(crate) fn begin(&self, query: DataFrame, permit: Option<Permit>) -> Answer {
-        self.begin_with(query, permit, ANSWER_QUEUE, true)
+        self.begin_with(query, permit, ANSWER_QUEUE, Sharing::Nodes)
+    }
+
+    /// The same in a slot that the caller holds.
+    pub(crate) fn begin_shared(&self, query: DataFrame, sharing: Sharing) -> Answer {
+        self.begin_with(query, None, ANSWER_QUEUE, sharing)
     }
 
     /// The same on this node alone.
     pub(crate) fn begin_alone(&self, query: DataFrame) -> Answer {
-        self.begin_with(query, None, ANSWER_QUEUE, false)
+        self.begin_shared(query, Sharing::Alone)
     }
 
     fn begin_with(
@@ -133,7 +162,7 @@ impl Engine {
         query: DataFrame,
         permit: Option<Permit>,
         queue: usize,
-        may_be_others: bool,
+        sharing: Sharing,
     ) -> Answer {
         let schema = Arc::clone(query.schema().inner());
         let (sender, batches) = mpsc::channel(queue);
@@ -142,7 +171,7 @@ impl Engine {
         // A task inside a function call is not dropped before the call ends, so a flag stops the function.
         let stop = running.stopped_on_drop();
         let runtime = shared.runtime.clone();
-        let nodes = Nodes { may_be_others, ..Nodes::default() };
+        let nodes = Nodes { sharing, are_others: Arc::default() };
         let work = Work { query, nodes: nodes.clone(), running: running.clone() };
         let task = spawned(&runtime, run(work, sender, shared, permit));
         let (engine, long, is_of_query) = (self.clone(), None, false);
@@ -216,9 +245,10 @@ async fn answer(
         effort,
         running: running.attempt(),
         distribution: distribution.cloned(),
+        sharing: nodes.sharing.clone(),
     };
-    let others =
-        shared.distribution.as_ref().filter(|others| nodes.may_be_others && others.is_ready());
+    let may_be_others = !matches!(nodes.sharing, Sharing::Alone);
+    let others = shared.distribution.as_ref().filter(|others| may_be_others && others.is_ready());
     let generation = others.map(|others| others.generation());
     let mut reached = Reached::default();
     let mut outcome = attempt(Effort::Fast, others).run(shared, sender, &mut reached).await;
@@ -256,12 +286,24 @@ pub(crate) fn note_failure(shared: &Shared, why: &str) {
     shared.metrics.cluster.queries_failed.inc();
 }
 
+/// Which nodes may execute a query.
+#[derive(Clone, Debug)]
+pub(crate) enum Sharing {
+    /// This one.
+    Alone,
+    /// Others may execute parts of it.
+    Nodes,
+    /// The same, and columns of the numbers of persons have their keys then.
+    NodesWithKeys,
+    /// The same, and they fold the rows: the batches are results of parts then.
+    Folded(PartsOf),
+}
+
 /// Where a query may run, and where it does.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Nodes {
-    /// Whether others may execute parts of it.
-    may_be_others: bool,
-    /// Whether they do.
+    sharing: Sharing,
+    /// Whether others execute parts of it.
     are_others: Arc<AtomicBool>,
 }
 
@@ -288,6 +330,8 @@ struct Attempt {
     running: Running,
     /// Other nodes, if they may execute parts of it.
     distribution: Option<Arc<dyn Distribution>>,
+    /// What the plan over other nodes may give.
+    sharing: Sharing,
 }
 
 impl Attempt {
@@ -344,7 +388,7 @@ impl Attempt {
     /// The physical plan and its task context. Over several nodes if there are others that may execute parts of it and it
     /// reads enough; `limit` is the time that each of these parts may run.
     async fn physical(self, limit: Duration) -> Result<Physical, DataFusionError> {
-        let Self { state, plan, effort, running, distribution } = self;
+        let Self { state, plan, effort, running, distribution, sharing } = self;
         running.set_planning(true);
         let others = distribution.map(|others| (others, state.clone(), plan.clone()));
         // Sets of texts can be spilled, the hash table of numbers cannot.
@@ -362,8 +406,16 @@ impl Attempt {
                 // Numbers of persons are those of one process.
                 let state = distribution::for_candidates(state);
                 let planned = async {
-                    let plan = distinct_persons::of_keys(plan)?;
-                    let (state, plan, query) = physical(state, plan).await?;
+                    let plan = keyed_persons::keyed(distinct_persons::of_keys(plan)?)?;
+                    let gives_keys = plan.transformed && keyed_persons::gives_keys(&plan.data);
+                    if gives_keys && matches!(sharing, Sharing::Nodes) {
+                        return Ok(None);
+                    }
+                    let (state, mut plan, query) = physical(state, plan.data).await?;
+                    if let Sharing::Folded(fold) = sharing {
+                        let partitions = state.config().target_partitions();
+                        plan = FoldExec::over(plan, fold, partitions)?;
+                    }
                     others.plan(Candidate { state, query, plan, limit }).await
                 };
                 planned.await.unwrap_or_else(|error| {
@@ -419,12 +471,28 @@ pub struct Answer {
 
 impl Answer {
     /// All batches, and their schema.
-    async fn gathered(mut self) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
-        let mut batches = Vec::new();
+    async fn gathered(&mut self) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+        let batches = self.gathered_within(usize::MAX, usize::MAX).await?;
+        Ok((Arc::clone(&self.schema), batches.unwrap_or_default()))
+    }
+
+    /// All batches; `None` if they have more rows or bytes than given.
+    async fn gathered_within(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
+        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0_usize, 0_usize);
         while let Some(batch) = self.next().await {
-            batches.push(batch?);
+            let batch = batch?;
+            rows = rows.saturating_add(batch.num_rows());
+            bytes = bytes.saturating_add(batch.get_array_memory_size());
+            if rows > rows_max || bytes > bytes_max {
+                return Ok(None);
+            }
+            batches.push(batch);
         }
-        Ok((self.schema, batches))
+        Ok(Some(batches))
     }
 
     /// The next batch; `None` at the end.
@@ -440,9 +508,9 @@ impl Answer {
         }
     }
 
-    /// Whether other nodes execute parts of the query.
-    pub(crate) fn is_over_nodes(&self) -> bool {
-        self.nodes.are_others.load(Ordering::Relaxed)
+    /// Whether what has failed with this error may succeed on this node alone: others execute parts of it.
+    pub(crate) fn may_run_alone(&self, error: &QueryError) -> bool {
+        self.nodes.are_others.load(Ordering::Relaxed) && !error.is_final()
     }
 
     /// Lets the query take as long as its reader takes to read the result, within `query-stream-timeout`, and

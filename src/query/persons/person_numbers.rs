@@ -5,19 +5,23 @@
 //! that it belongs to today: merges are looked up once for each uuid, not for each event, and what comes after works
 //! on four bytes. Numbers are those of one view.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StringViewArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, StringViewArray, UInt32Array};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility, create_udf,
+};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
+use crate::events::resolve_person::{Gives, ResolvePerson, Survivors, person_of_key};
 use weir_event::id::ProjectId;
 use weir_identity::overrides::Overrides;
 
@@ -130,17 +134,30 @@ impl PersonNumbers {
     /// The number of the person of an event, by the columns `person_id` as it is stored and `distinct_id`, which may be
     /// left out where nobody was ever split; or by the `person_id` of today alone.
     pub(crate) fn of_event(self: &Arc<Self>, arguments: Vec<Expr>) -> Expr {
-        let numbers = Arc::clone(self);
-        let invoke = move |arguments: &[ColumnarValue]| {
-            let arrays = ColumnarValue::values_to_arrays(arguments)?;
-            let mut texts = arrays.iter().map(|array| array.as_string_view());
-            let missing = || DataFusionError::Internal("there is no person to number".to_owned());
-            let persons = texts.next().ok_or_else(missing)?;
-            Ok(ColumnarValue::Array(Arc::new(numbers.numbers(persons, texts.next())?)))
-        };
         let takes = vec![DataType::Utf8View; arguments.len()];
-        let (gives, volatility) = (DataType::UInt32, Volatility::Immutable);
-        create_udf("number_of_person", takes, gives, volatility, Arc::new(invoke)).call(arguments)
+        let signature = Signature::exact(takes, Volatility::Immutable);
+        let function = NumberOfPerson { numbers: Arc::clone(self), signature };
+        ScalarUDF::new_from_impl(function).call(arguments)
+    }
+
+    /// The numbers of the persons with these keys.
+    pub(crate) fn of_keys(&self, keys: &Decimal128Array) -> Result<UInt32Array> {
+        let persons = || keys.iter().map(|key| key.map(person_of_key));
+        let known = self.known.read();
+        let number = |person: Option<Uuid>| known.find(person?, &self.hasher);
+        let mut numbers: Vec<Option<u32>> = persons().map(number).collect();
+        drop(known);
+        let missing = numbers.iter().filter(|number| number.is_none()).count();
+        if missing > keys.null_count() {
+            let mut known = self.known.write();
+            known.make_room(missing, &self.hasher)?;
+            for (number, person) in numbers.iter_mut().zip(persons()) {
+                if let (None, Some(person)) = (&number, person) {
+                    *number = Some(known.add(person, &self.hasher)?);
+                }
+            }
+        }
+        Ok(numbers.into())
     }
 
     /// The uuid of the person with a number: a text.
@@ -157,6 +174,62 @@ impl PersonNumbers {
         let (takes, gives) = (vec![DataType::UInt32], DataType::Utf8View);
         create_udf("uuid_of_person", takes, gives, Volatility::Immutable, Arc::new(invoke))
             .call(vec![number])
+    }
+}
+
+/// `number_of_person(person_id[, distinct_id])`.
+#[derive(Debug)]
+struct NumberOfPerson {
+    numbers: Arc<PersonNumbers>,
+    signature: Signature,
+}
+
+/// The function that returns the keys of persons whose numbers `function` returns; `None` for other functions.
+pub(crate) fn keys_of(function: &ScalarUDF) -> Option<ScalarUDF> {
+    let own = function.inner().downcast_ref::<NumberOfPerson>()?;
+    let PersonNumbers { project, overrides, .. } = &*own.numbers;
+    let arguments = match &own.signature.type_signature {
+        TypeSignature::Exact(types) => types.len(),
+        _ => return None,
+    };
+    let survivors = Survivors::Store(Arc::clone(overrides));
+    Some(ResolvePerson::function((*project, survivors), arguments, Gives::Key))
+}
+
+/// Two give the same numbers if these are of the same view.
+impl PartialEq for NumberOfPerson {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.numbers, &other.numbers) && self.signature == other.signature
+    }
+}
+
+impl Eq for NumberOfPerson {}
+
+impl Hash for NumberOfPerson {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.numbers).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for NumberOfPerson {
+    fn name(&self) -> &'static str {
+        "number_of_person"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::UInt32)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let mut texts = arrays.iter().map(|array| array.as_string_view());
+        let missing = || DataFusionError::Internal("there is no person to number".to_owned());
+        let persons = texts.next().ok_or_else(missing)?;
+        Ok(ColumnarValue::Array(Arc::new(self.numbers.numbers(persons, texts.next())?)))
     }
 }
 
@@ -186,17 +259,23 @@ impl Known {
         bytes(self.stored.capacity(), self.numbers.capacity(), self.persons.capacity())
     }
 
-    /// The number of a person of today.
+    /// The number of a person of today, if it has one.
+    fn find(&self, person: Uuid, hasher: &RandomState) -> Option<u32> {
+        let is_own = |number: &u32| person_at(&self.persons, *number) == person;
+        self.numbers.find(hasher.hash_one(person), is_own).copied()
+    }
+
+    /// The number of a person of today, which gets one if it has none.
     fn add(&mut self, person: Uuid, hasher: &RandomState) -> Result<u32> {
-        let Self { numbers, persons, .. } = self;
-        let hash = hasher.hash_one(person);
-        if let Some(number) = numbers.find(hash, |number| person_at(persons, *number) == person) {
-            return Ok(*number);
+        if let Some(number) = self.find(person, hasher) {
+            return Ok(number);
         }
+        let Self { numbers, persons, .. } = self;
         let number = u32::try_from(persons.len()).ok().filter(|number| *number != UNKNOWN);
         let too_many = || DataFusionError::ResourcesExhausted("too many persons".to_owned());
         let number = number.ok_or_else(too_many)?;
         persons.push(person);
+        let hash = hasher.hash_one(person);
         numbers.insert_unique(hash, number, |number| hasher.hash_one(person_at(persons, *number)));
         Ok(number)
     }

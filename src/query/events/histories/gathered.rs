@@ -10,8 +10,8 @@ use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+use crate::events::histories::fold::{ACTOR, NO_TEXT, Row, Rows, TEXT};
 use crate::events::histories::kept::{Actor, Kept, Take, no_column, times_and_masks};
-use crate::events::histories::{ACTOR, NO_TEXT, Row, Rows, TEXT};
 use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 use crate::kernel::slice::Slice;
@@ -176,12 +176,17 @@ fn sort_by(rows: &mut [Row], order: &(impl Fn(&Row, &Row) -> Ordering + Sync)) {
 impl Kept for Gathered {
     /// Removes all rows, and starts the pass of the next slice.
     fn begin(&mut self) -> bool {
-        self.rows.clear();
-        self.names = self.names.as_ref().map(Interner::emptied);
-        self.texts = self.texts.emptied();
+        self.again();
         let next = self.left.pop();
         self.slice = next.unwrap_or(self.slice);
         next.is_some()
+    }
+
+    /// What did not fit into the memory stays left to later passes.
+    fn again(&mut self) {
+        self.rows.clear();
+        self.names = self.names.as_ref().map(Interner::emptied);
+        self.texts = self.texts.emptied();
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {

@@ -3,7 +3,7 @@
 use arrow::array::{AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::error::DataFusionError;
 
-use crate::events::histories::{AT, MASK, Row};
+use crate::events::histories::fold::{AT, MASK, Row};
 use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 
@@ -14,6 +14,9 @@ pub(super) type Take<'t> = dyn FnMut(Actor<'_>, &[Row], &Interner) -> Result<(),
 pub(super) trait Kept: Send + 'static {
     /// Starts a pass; false if no actor is left.
     fn begin(&mut self) -> bool;
+
+    /// Starts the same pass again, without its rows.
+    fn again(&mut self);
 
     /// Adds the rows of a batch that belong to this pass.
     fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError>;

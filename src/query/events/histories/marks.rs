@@ -8,8 +8,8 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+use crate::events::histories::fold::{ACTOR, NO_TEXT, Row};
 use crate::events::histories::kept::{Actor, Kept, Take, no_column, times_and_masks};
-use crate::events::histories::{ACTOR, NO_TEXT, Row};
 use crate::kernel::error::QueryError;
 use crate::kernel::interner::Interner;
 
@@ -136,10 +136,14 @@ impl Marked {
 
 impl Kept for Marked {
     fn begin(&mut self) -> bool {
-        self.words.fill(0);
+        self.again();
         let next = self.next.take();
         self.first = next.unwrap_or(self.first);
         next.is_some()
+    }
+
+    fn again(&mut self) {
+        self.words.fill(0);
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
