@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{
     DistributedExec, DistributedExt, DistributedLeafExec, NetworkBoundaryExt,
-    SessionStateBuilderExt, Stage,
+    SessionStateBuilderExt, Stage, display_plan_ascii,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -24,7 +24,6 @@ use crate::service::Service;
 use crate::split::{Known, Nodes};
 use crate::{secret, sound};
 use weir_base::config::cluster::ClusterConfig;
-use weir_base::telemetry::metrics::Metrics;
 use weir_query::fragments::FragmentSettings;
 use weir_query::kernel::distribution::{Candidate, Distribution, Planned};
 
@@ -41,7 +40,6 @@ pub(crate) struct Coordinator {
     members: Members,
     channels: Channels,
     bytes_min: u64,
-    metrics: Arc<Metrics>,
 }
 
 impl Coordinator {
@@ -51,18 +49,18 @@ impl Coordinator {
         service: Service,
         members: Members,
         channels: Channels,
-        metrics: Arc<Metrics>,
     ) -> Self {
         let bytes_min = config.cluster_query_min_bytes.as_u64();
-        Self { service, members, channels, bytes_min, metrics }
+        Self { service, members, channels, bytes_min }
     }
 
-    async fn over_nodes(&self, candidate: Candidate) -> Result<Option<Planned>> {
+    async fn over_nodes(&self, candidate: Candidate) -> Result<Planned> {
         let workers = self.members.live().urls.clone();
         // With one thread, DataFusion leaves out the operators between partitions, at which plans are cut.
         let threads = candidate.state.config().target_partitions();
         if workers.len() < WORKERS_MIN || threads < 2 {
-            return Ok(None);
+            let why = format!("there are {} workers, and {threads} threads", workers.len());
+            return Err(DataFusionError::NotImplemented(why));
         }
         let fragments = self.service.runtime().writer(&candidate);
         let writer = Arc::new(Writer::new(fragments.clone()));
@@ -92,16 +90,13 @@ impl Coordinator {
         let plan = state.query_planner().create_physical_plan(&query, &state).await?;
         let context = state.task_ctx();
         if !plan.is::<DistributedExec>() {
-            return Ok(None);
+            let why = "it has no part that reads files";
+            return Err(DataFusionError::NotImplemented(why.to_owned()));
         }
-        let checked = sound::check(&plan).and_then(|()| check(&plan, &writer, &context));
-        if let Err(error) = checked {
-            tracing::debug!(%error, "a large query runs on this server alone");
-            self.metrics.cluster.queries_local.inc();
-            return Ok(None);
-        }
+        sound::check(&plan)?;
+        check(&plan, &writer, &context)?;
         let plan = fragments.bounded(plan, |node| node.is_network_boundary())?;
-        Ok(Some((plan, context)))
+        Ok((plan, context))
     }
 }
 
@@ -144,8 +139,12 @@ impl Distribution for Coordinator {
         self.members.live().urls.len() >= WORKERS_MIN
     }
 
-    fn plan(&self, candidate: Candidate) -> BoxFuture<'_, Result<Option<Planned>>> {
+    fn plan(&self, candidate: Candidate) -> BoxFuture<'_, Result<Planned>> {
         self.over_nodes(candidate).boxed()
+    }
+
+    fn display(&self, plan: &dyn ExecutionPlan) -> String {
+        display_plan_ascii(plan, false)
     }
 
     fn generation(&self) -> u64 {

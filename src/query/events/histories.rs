@@ -33,9 +33,11 @@ use crate::events::histories::parts::PartsOf;
 pub use crate::events::histories::parts::{FoldReader, FoldReaders, PartialFold};
 use crate::kernel::admission::Work;
 use crate::kernel::apart::spawned;
-use crate::kernel::engine::{Engine, StopOnDrop};
+use crate::kernel::engine::Engine;
 use crate::kernel::error::{QueryError, given_up};
-use crate::kernel::run::{Sharing, note_failure};
+use crate::kernel::physical::Sharing;
+use crate::kernel::run::note_failure;
+use crate::kernel::stop::StopOnDrop;
 use crate::kernel::view::View;
 use crate::persons::person_numbers::PersonNumbers;
 

@@ -42,12 +42,15 @@ pub trait Distribution: Debug + Send + Sync {
     /// Whether there are enough nodes.
     fn is_ready(&self) -> bool;
 
-    /// The plan over several nodes; `None` if it has a part that only this process can execute.
+    /// The plan over several nodes.
     ///
     /// # Errors
     ///
-    /// A bug of the planner.
-    fn plan(&self, candidate: Candidate) -> BoxFuture<'_, Result<Option<Planned>>>;
+    /// There are not enough nodes, or it has a part that only this process can execute.
+    fn plan(&self, candidate: Candidate) -> BoxFuture<'_, Result<Planned>>;
+
+    /// The stages of a plan over several nodes, as a text for operators.
+    fn display(&self, plan: &dyn ExecutionPlan) -> String;
 
     /// Changes whenever nodes come or go.
     fn generation(&self) -> u64;

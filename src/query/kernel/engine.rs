@@ -23,6 +23,7 @@ use crate::kernel::error::{QueryError, given_up};
 use crate::kernel::planners::{Planners, Planning};
 use crate::kernel::run::Answer;
 use crate::kernel::sources::Sources;
+use crate::kernel::stop::StopOnDrop;
 use crate::kernel::usage::Usage;
 use crate::kernel::view::{State, View};
 use crate::kernel::{cacheable, explain, run, session, usage};
@@ -466,14 +467,4 @@ pub(crate) struct GatheredRows {
 
 pub(crate) fn too_long() -> QueryError {
     QueryError::Memory("its answer is too long".to_owned())
-}
-
-/// A flag that is set when this is dropped.
-#[derive(Default)]
-pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

@@ -15,24 +15,24 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::explain::ExplainExec;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::events::histories::parts::{FoldExec, PartsOf};
-use crate::events::{distinct_persons, keyed_persons};
+use crate::events::distinct_persons;
 use crate::fragments::contained;
-use crate::guard;
 use crate::guard::{Running, StopFunctions};
 use crate::kernel::admission::Permit;
 use crate::kernel::apart::spawned;
-use crate::kernel::distribution::{Candidate, Distribution, Planned};
+use crate::kernel::distribution::{Distribution, Planned};
 use crate::kernel::engine::{Engine, Shared};
 use crate::kernel::error::QueryError;
+use crate::kernel::physical::{OverNodes, Sharing, physical};
 use crate::kernel::planners::broken_down;
 use crate::kernel::sparing::sparing;
-use crate::kernel::{admission, distribution, lineage};
+use crate::kernel::{admission, lineage};
 use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
 use weir_event::id::ProjectId;
 
@@ -286,19 +286,6 @@ pub(crate) fn note_failure(shared: &Shared, why: &str) {
     shared.metrics.cluster.queries_failed.inc();
 }
 
-/// Which nodes may execute a query.
-#[derive(Clone, Debug)]
-pub(crate) enum Sharing {
-    /// This one.
-    Alone,
-    /// Others may execute parts of it.
-    Nodes,
-    /// The same, and columns of the numbers of persons have their keys then.
-    NodesWithKeys,
-    /// The same, and they fold the rows: the batches are results of parts then.
-    Folded(PartsOf),
-}
-
 /// Where a query may run, and where it does.
 #[derive(Clone, Debug)]
 struct Nodes {
@@ -353,6 +340,9 @@ impl Attempt {
         let longest = limit.max(shared.settings.query_stream_timeout);
         let physical = shared.planning.plan(self.physical(longest)).await?;
         reached.is_distributed = physical.is_distributed;
+        if physical.is_refused {
+            shared.metrics.cluster.queries_local.inc();
+        }
         let (plan, context) = physical.planned;
         let mut batches = match physical.is_distributed {
             true => {
@@ -390,45 +380,38 @@ impl Attempt {
     async fn physical(self, limit: Duration) -> Result<Physical, DataFusionError> {
         let Self { state, plan, effort, running, distribution, sharing } = self;
         running.set_planning(true);
-        let others = distribution.map(|others| (others, state.clone(), plan.clone()));
+        let over_nodes = distribution.map(|distribution| OverNodes {
+            distribution,
+            state: state.clone(),
+            plan: plan.clone(),
+            limit,
+        });
         // Sets of texts can be spilled, the hash table of numbers cannot.
         let numbered = match effort {
             Effort::Fast => distinct_persons::of_numbers(plan, &state)?,
             Effort::Sparing => plan,
         };
-        let (own, own_plan, _) = physical(state, numbered).await?;
-        let others = others.filter(|(others, _, plan)| {
-            distribution::file_bytes(&own_plan) >= others.bytes_min()
-                && !distribution::has_scalar_subquery(plan)
-        });
-        let over_nodes = match others {
-            Some((others, state, plan)) => {
-                // Numbers of persons are those of one process.
-                let state = distribution::for_candidates(state);
-                let planned = async {
-                    let plan = keyed_persons::keyed(distinct_persons::of_keys(plan)?)?;
-                    let gives_keys = plan.transformed && keyed_persons::gives_keys(&plan.data);
-                    if gives_keys && matches!(sharing, Sharing::Nodes) {
-                        return Ok(None);
-                    }
-                    let (state, mut plan, query) = physical(state, plan.data).await?;
-                    if let Sharing::Folded(fold) = sharing {
-                        let partitions = state.config().target_partitions();
-                        plan = FoldExec::over(plan, fold, partitions)?;
-                    }
-                    others.plan(Candidate { state, query, plan, limit }).await
+        let (own, mut own_plan, _) = physical(state, numbered).await?;
+        let (mut planned, mut is_refused) = (None, false);
+        if let Some(over_nodes) = over_nodes {
+            if let Some(explained) = own_plan.downcast_ref::<ExplainExec>() {
+                own_plan = over_nodes.explained(explained).await?;
+            } else if over_nodes.is_large(&own_plan) {
+                let made = over_nodes.planned(&sharing).await;
+                is_refused = made.is_err();
+                let why = |error: &DataFusionError| {
+                    tracing::debug!(%error, "a large query has no plan over several nodes");
                 };
-                planned.await.unwrap_or_else(|error| {
-                    tracing::debug!(%error, "a query has no plan over several nodes");
-                    None
-                })
+                planned = made.inspect_err(why).ok();
             }
-            None => None,
-        };
+        }
         running.set_planning(false);
-        Ok(match over_nodes {
-            Some(planned) => Physical { planned, is_distributed: true },
-            None => Physical { planned: (own_plan, own.task_ctx()), is_distributed: false },
+        Ok(match planned {
+            Some(planned) => Physical { planned, is_distributed: true, is_refused },
+            None => {
+                let planned = (own_plan, own.task_ctx());
+                Physical { planned, is_distributed: false, is_refused }
+            }
         })
     }
 }
@@ -437,19 +420,8 @@ impl Attempt {
 struct Physical {
     planned: Planned,
     is_distributed: bool,
-}
-
-/// The physical plan of a query, with the session that it is executed in and the optimized query.
-async fn physical(
-    mut state: SessionState,
-    query: LogicalPlan,
-) -> Result<(SessionState, Arc<dyn ExecutionPlan>, LogicalPlan), DataFusionError> {
-    let rows_max = state.config().batch_size();
-    let query = state.optimize(&query)?;
-    let rows = guard::batch_rows(&query, rows_max)?;
-    *state.config_mut() = state.config().clone().with_batch_size(rows);
-    let plan = state.query_planner().create_physical_plan(&query, &state).await?;
-    Ok((state, plan, query))
+    /// Whether it is large, but only this process can execute it.
+    is_refused: bool,
 }
 
 /// The batches of a result as a stream.

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, Decimal128Array, RecordBatch, UInt32Array,
@@ -18,6 +18,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -38,6 +39,7 @@ use crate::events::histories::gathered::Gathered;
 use crate::events::histories::kept::{Actor, Kept};
 use crate::events::resolve_person::{KEY, person_of_key};
 use crate::kernel::error::QueryError;
+use crate::kernel::stop::StopOnDrop;
 use crate::persons::person_numbers::table_bytes;
 use weir_event::json;
 
@@ -169,7 +171,7 @@ pub(crate) struct FoldExec {
 }
 
 impl FoldExec {
-    /// Above an exchange of the rows of `plan`.
+    /// Above an exchange of the rows of `plan`, of which each task sends equal ones once if that suffices.
     ///
     /// # Errors
     ///
@@ -179,6 +181,7 @@ impl FoldExec {
         parts: PartsOf,
         partitions: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = if parts.content.is_distinct { distinct(plan)? } else { plan };
         let hash = Partitioning::Hash(vec![actor_of(&plan)?], partitions);
         let input = RepartitionExec::try_new(plan, hash)?;
         Ok(Arc::new(Self::new(Arc::new(input), parts)?))
@@ -207,6 +210,19 @@ impl FoldExec {
     pub(crate) fn content(&self) -> &FoldContent {
         &self.parts.content
     }
+}
+
+/// The rows without most of those that are equal to others of their partition. The aggregation passes on what it finds to have
+/// few equal rows.
+fn distinct(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let column = |(at, field): (usize, &Arc<Field>)| -> (Arc<dyn PhysicalExpr>, String) {
+        (Arc::new(Column::new(field.name(), at)), field.name().clone())
+    };
+    let columns = schema.fields().iter().enumerate().map(column).collect();
+    let group = PhysicalGroupBy::new_single(columns);
+    let (mode, none) = (AggregateMode::Partial, Vec::new());
+    Ok(Arc::new(AggregateExec::try_new(mode, group, none, Vec::new(), plan, schema)?))
 }
 
 /// The column of actors.
@@ -312,7 +328,7 @@ async fn part(
         kept.add(&batch).map_err(failed)?;
     }
     drop(rows);
-    let stop = Stop(Arc::default());
+    let stop = StopOnDrop::default();
     let is_stopped = Arc::clone(&stop.0);
     // It is CPU-bound, and the threads of queries serve other nodes, too.
     let folding = SpawnedTask::spawn_blocking(move || {
@@ -347,15 +363,6 @@ fn failed(error: QueryError) -> DataFusionError {
     match error {
         QueryError::Memory(why) => DataFusionError::ResourcesExhausted(why),
         other => DataFusionError::External(Box::new(other)),
-    }
-}
-
-/// Stops the folding when it is dropped.
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -426,3 +433,6 @@ pub(super) fn with_actors(batch: RecordBatch, at: usize, actors: ArrayRef) -> Re
     }
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
+
+#[cfg(test)]
+mod tests;
