@@ -23,6 +23,7 @@ pub mod throttle;
 pub mod verify;
 pub mod views;
 pub mod vitals;
+pub mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;

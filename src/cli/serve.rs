@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -22,6 +24,7 @@ use weir_app::error::OpenError;
 use weir_app::lease::Held;
 use weir_app::lock::{DirectoryLock, Holder, ServerAddress};
 use weir_app::node::{Process, Runtimes};
+use weir_app::workers::Registry;
 use weir_app::{App, images, lease};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
@@ -29,6 +32,7 @@ use weir_base::config::bucket::LogPlace;
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
+use weir_cluster::members::Directory;
 use weir_cluster::node as cluster;
 use weir_http::limits::Limits;
 use weir_http::router::Router;
@@ -227,15 +231,28 @@ struct Start {
 
 /// Serves the port for parts of queries once the engine is made, until the front end shuts down, and gives the engine its
 /// workers.
-fn distribute(
-    node: cluster::Node,
+async fn distribute(
+    node: Option<cluster::Node>,
     (parts, front): (&Tasks, &Tasks),
-    metrics: &Arc<Metrics>,
-) -> Distribute {
+    (config, clock, metrics): (&Config, &Clock, &Arc<Metrics>),
+) -> anyhow::Result<Option<Distribute>> {
+    let Some(node) = node else { return Ok(None) };
     tracing::info!(url = node.url(), "executes parts of queries for other nodes");
+    let registry = Registry::open(config, clock).await?;
+    let directory =
+        registry.map(|registry| -> Arc<dyn Directory> { Arc::new(Registered(registry)) });
     let (tasks, shutdown) = (parts.clone(), front.shutdown().clone());
     let process = cluster::Process { tasks, shutdown, metrics: Arc::clone(metrics) };
-    node.distribute(process).knowing(weir_insights::distributed::ABOVE)
+    Ok(Some(node.distribute(process, directory).knowing(weir_insights::distributed::ABOVE)))
+}
+
+/// The workers that are in the database.
+struct Registered(Registry);
+
+impl Directory for Registered {
+    fn workers(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        self.0.workers().map_err(|error| error.to_string()).boxed()
+    }
 }
 
 /// State after the last request was answered.
@@ -272,7 +289,8 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         lease = Some(held);
     }
     let parts = Tasks::new(runtimes.query.clone());
-    let distribute = cluster.map(|node| distribute(node, (&parts, &front), &metrics));
+    let settings = (&config, &clock, &metrics);
+    let distribute = distribute(cluster, (&parts, &front), settings).await?;
     let process = Process {
         config,
         tasks: back.clone(),

@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::cli::serve;
 use weir_app::tables;
+use weir_app::workers::Registration;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::tasks::Tasks;
@@ -22,7 +23,7 @@ use weir_http::standby::{Refusing, Standby};
 use weir_query::fragments::FragmentRuntime;
 
 /// Settings of a worker: those of `weir serve`, of which it uses the sections Cluster, Query, Storage (bucket and cache),
-/// HTTP (for probes and metrics) and Telemetry.
+/// Metadata (to register in the database), HTTP (for probes and metrics) and Telemetry.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorkerArgs {
     /// TOML file of settings; its keys are the flags below without the leading dashes
@@ -94,7 +95,12 @@ impl Worker {
         let shutdown = tasks.shutdown().clone();
         let port = Tasks::new(query);
         let process = Process { tasks: port.clone(), shutdown, metrics: Arc::clone(&metrics) };
+        let url = node.url().to_owned();
         node.work(runtime, &process);
+        let registration = Registration::open(&config, &clock, &url).await?;
+        if let Some(registration) = &registration {
+            registration.keep(&tasks);
+        }
         let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
         let handler =
             Arc::new(Standby { metrics: Arc::clone(&metrics), refusing: Refusing::Worker });
@@ -103,6 +109,9 @@ impl Worker {
         stop_signal.await;
         tracing::info!("stopping");
         tasks.shutdown().begin();
+        if let Some(registration) = registration {
+            registration.end().await;
+        }
         let ended = port.wait(serve::THREADS_END).await;
         ended.context("parts of queries were cut off; their servers run them again")?;
         let _ = tasks.wait(serve::THREADS_END).await;

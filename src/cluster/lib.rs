@@ -13,7 +13,7 @@ mod channels;
 mod codec;
 mod coordinator;
 pub mod error;
-mod members;
+pub mod members;
 pub mod node;
 mod secret;
 mod service;

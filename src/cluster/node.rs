@@ -10,7 +10,7 @@ use crate::channels::Channels;
 use crate::coordinator::Coordinator;
 use crate::error::ClusterError;
 use crate::members;
-use crate::members::Members;
+use crate::members::{Directory, Members};
 use crate::secret::Secret;
 use crate::service::{Endpoint, Service};
 use weir_base::config::cluster::ClusterConfig;
@@ -106,14 +106,17 @@ impl Node {
         Serving { config, service, channels, workers }
     }
 
-    /// Executes parts of the queries of this server and of others, and gives the engine of this server its workers.
-    pub fn distribute(self, process: Process) -> Distribute {
+    /// Executes parts of the queries of this server and of others, and gives the engine of this server its workers: those of
+    /// the settings and of the directory.
+    pub fn distribute(self, process: Process, directory: Option<Arc<dyn Directory>>) -> Distribute {
         Distribute::by(move |runtime| {
             let Serving { config, service, channels, workers } = self.serve(runtime, &process);
             let Process { tasks, shutdown, metrics } = process;
-            let members = Members::new(workers, channels.clone(), Arc::clone(&metrics));
+            let is_local = ClusterConfig::is_local(service.url().as_str());
+            let own = (workers, is_local);
+            let members = Members::new(own, directory, channels.clone(), metrics);
             tasks.spawn("cluster-workers", members.clone().watch(shutdown));
-            Arc::new(Coordinator::new(&config, service, members, channels, metrics))
+            Arc::new(Coordinator::new(&config, service, members, channels))
         })
     }
 }

@@ -91,6 +91,7 @@ mod tests;
 mod transfer;
 pub mod violation;
 pub mod warnings;
+pub mod workers;
 
 /// The version of the data before any is loaded.
 const UNLOADED: i64 = -1;

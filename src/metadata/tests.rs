@@ -39,6 +39,7 @@ mod sessions;
 mod statements;
 mod transfer;
 mod warnings;
+mod workers;
 mod writers;
 
 const START: UnixMicros = UnixMicros(1_700_000_000_000_000);

@@ -13,9 +13,10 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{Client, TestServer, patiently, within};
+use crate::harness::{Client, KEY, TestServer, patiently, run, within};
 use crate::support::bucket::{Moto, settings};
 use crate::support::certificates::Certificates;
+use crate::support::postgres::Postgres;
 use crate::support::workers::{NOTICED, Worker, urls, with_workers};
 
 /// Questions that are executed over several nodes.
@@ -308,6 +309,16 @@ fn answers_are_those_of_one_node() {
             }
             assert_eq!(server.metric(failed), failures, "{zone}: {sql}");
         }
+        // The operator sees where a query is executed, and why.
+        for (sql, expected) in [
+            (QUESTIONS[3], "over workers:"),
+            (QUESTIONS[3], "Stage 1"),
+            (ALONE[0], "on this server alone: "),
+            (ALONE[2], "it has a subquery as a value"),
+        ] {
+            let said = run(server.weir(&["query", &format!("EXPLAIN {sql}")]));
+            assert!(said.contains(expected), "{sql}: {said}");
+        }
         for worker in &workers {
             assert!(worker.metric("weir_cluster_fragments_total{outcome=\"begun\"}") > 10);
             let idle =
@@ -419,6 +430,58 @@ fn lost_workers_cost_no_answer() {
     assert_eq!(result(&server, &asked[1]), alone[1]);
     assert_eq!(over_nodes(&server), before + 1, "all is well again");
     assert_eq!(server.metric(failed), failures);
+}
+
+/// Workers that are in no setting of the server register in the database, and are gone from there when they end.
+#[test]
+fn workers_register_in_the_database() {
+    let (moto, postgres) = (Moto::start(), Postgres::start());
+    let (url, database) = (moto.gate().url(), postgres.database());
+    let metadata = database.url();
+    let common: Vec<(&str, &str)> =
+        bucket(&url).into_iter().chain([("WEIR_METADATA_URL", metadata.as_str())]).collect();
+    let cluster = with_workers("");
+    let cluster = cluster.into_iter().filter(|(name, _)| *name != "WEIR_CLUSTER_WORKERS");
+    let server = TestServer::start_with(&common.iter().copied().chain(cluster).collect::<Vec<_>>());
+    fill(&server);
+    let alone = answer(&server, QUESTIONS[1]);
+    assert_eq!(over_nodes(&server), 0);
+    let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(&common)).collect();
+    knows(&server, 3);
+    // Over a network, in clear, nobody is asked; nor is one that could not reach the server.
+    for stranger in ["http://10.0.0.1:8100", "https://10.0.0.2:8100"] {
+        database.value(&format!(
+            "INSERT INTO weir.workers SELECT bucket, '{stranger}', 1 FROM weir.workers LIMIT 1"
+        ));
+    }
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(server.metric("weir_cluster_workers"), 3);
+    assert!(!server.stderr().contains("10.0.0."), "they were asked");
+    assert_eq!(answer(&server, QUESTIONS[1]), alone);
+    assert_eq!(over_nodes(&server), 1);
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str())];
+    let page = server.send("GET", "/project/1/health", &headers, "");
+    let page = String::from_utf8(page.body).expect("UTF-8");
+    let (before, _) = page.split_once("workers that execute parts").expect("a card of workers");
+    let figure = before.rsplit("class=\"figure\">").next().expect("a figure");
+    assert!(figure.starts_with('3'), "{figure}");
+    let count = |url: &str| {
+        let count = format!("SELECT count(*) FROM weir.workers WHERE url = '{url}'");
+        database.value(&count)
+    };
+    let ended = workers.remove(0);
+    let own = ended.url.clone();
+    assert_eq!(count(own.trim_end_matches('/')), "1");
+    ended.signal("-TERM");
+    let gone = patiently(|| (count(own.trim_end_matches('/')) == "0").then_some(()));
+    assert!(gone.is_some(), "a worker that ends removes itself");
+    knows(&server, 2);
+    // One that is killed stays, and is not asked for anything.
+    workers[0].kill();
+    knows(&server, 1);
+    assert_eq!(count(workers[0].url.trim_end_matches('/')), "1");
+    assert_eq!(answer(&server, QUESTIONS[1]), alone);
 }
 
 /// Nobody without the secret learns anything or has anything executed; other bytes end in an error.

@@ -65,6 +65,17 @@ impl ClusterConfig {
         self.cluster_url.clone().unwrap_or_else(|| format!("{scheme}://{listening}"))
     }
 
+    /// Whether the node with a URL is on this machine.
+    pub fn is_local(url: &str) -> bool {
+        let host = Url::parse(url).ok().and_then(|url| url.host().map(|host| host.to_owned()));
+        match host {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost",
+            None => false,
+        }
+    }
+
     /// What is wrong with the settings together.
     pub(super) fn problem(&self) -> Option<(&'static [&'static str], String)> {
         let wrong =
@@ -111,16 +122,7 @@ impl ClusterConfig {
             let problem = format!("{listen} is no address for other nodes: set cluster-url");
             return Some((&["cluster-listen", "cluster-url"], problem));
         }
-        let is_local = |url: &str| {
-            let host = Url::parse(url).ok().and_then(|url| url.host().map(|host| host.to_owned()));
-            match host {
-                Some(Host::Ipv4(address)) => address.is_loopback(),
-                Some(Host::Ipv6(address)) => address.is_loopback(),
-                Some(Host::Domain(name)) => name == "localhost",
-                None => false,
-            }
-        };
-        let remote = self.cluster_workers.iter().find(|url| !is_local(url));
+        let remote = self.cluster_workers.iter().find(|url| !Self::is_local(url));
         if let Some(url) = remote.filter(|url| url.starts_with("http:")) {
             let problem = format!(
                 "{url} would get the secret and events in clear over the network: use https"
@@ -128,7 +130,7 @@ impl ClusterConfig {
             return Some((&["cluster-workers"], problem));
         }
         let own = self.own_url(listen);
-        if let Some(remote) = remote.filter(|_| is_local(&own)) {
+        if let Some(remote) = remote.filter(|_| Self::is_local(&own)) {
             let problem = format!("{remote} cannot reach this server under {own}: set cluster-url");
             return Some((&["cluster-url", "cluster-listen"], problem));
         }

@@ -61,6 +61,24 @@ pub(in crate::routes) fn figures(app: &App) -> Figures {
     let (table, text) = (TableLabels { table: "events" }, metrics.render());
     let (now, accepted) = (app.node.clock.monotonic(), metrics.events_accepted.get());
     let rate = |span: Duration| metrics.accepted_lately.per_second(now, accepted, span);
+    let cluster = app.node.config.cluster.cluster_listen.map(|_| &metrics.cluster);
+    let of_cluster = cluster.map(|cluster| {
+        [
+            ("workers that execute parts of large queries", gauge(&cluster.workers)),
+            ("queries over workers since the start", cluster.queries.get()),
+            ("of them failed there, and were run again", cluster.queries_failed.get()),
+            ("large queries that only this server could execute", cluster.queries_local.get()),
+        ]
+    });
+    let counts = [
+        ("log records whose persons are not applied yet", gauge(&metrics.identity_lag)),
+        ("persons whose deleted events may still be in files", gauge(&metrics.deletions_pending)),
+        ("events accepted since the start", metrics.events_accepted.get()),
+        ("events seen before, and dropped", metrics.events_duplicate.get()),
+        ("Parquet files of events", gauge(&metrics.table_files.get_or_create(&table))),
+        ("flushes to files since the start", metrics.flushes.get()),
+        ("open connections", gauge(&metrics.http_connections)),
+    ];
     Figures {
         unready: app.shard.pipeline.readiness().err().map(|error| error.to_string()),
         rates: vec![
@@ -68,18 +86,7 @@ pub(in crate::routes) fn figures(app: &App) -> Figures {
             ("events a second, in the last hour", rate(HOUR)),
         ],
         unflushed: (vitals.unflushed_age, vitals.unflushed_records),
-        counts: vec![
-            ("log records whose persons are not applied yet", gauge(&metrics.identity_lag)),
-            (
-                "persons whose deleted events may still be in files",
-                gauge(&metrics.deletions_pending),
-            ),
-            ("events accepted since the start", metrics.events_accepted.get()),
-            ("events seen before, and dropped", metrics.events_duplicate.get()),
-            ("Parquet files of events", gauge(&metrics.table_files.get_or_create(&table))),
-            ("flushes to files since the start", metrics.flushes.get()),
-            ("open connections", gauge(&metrics.http_connections)),
-        ],
+        counts: counts.into_iter().chain(of_cluster.into_iter().flatten()).collect(),
         uses: uses(app, &vitals),
         disk_free: vitals.disk_free.map(|free| Use {
             name: "Free on the disk of the data directory",
