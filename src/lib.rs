@@ -123,7 +123,10 @@
 //!    fast as they want ([`weir_query::kernel::engine::Engine::rows`]).
 //! 6. A query that reads many bytes is planned over the workers of the server, if it has any
 //!    ([`weir_query::kernel::distribution`], [`weir_cluster::node`]): what our operators and functions consist of is sent
-//!    with the plan ([`weir_query::fragments`]), and each worker executes its part of every stage. What fails there is run again here.
+//!    with the plan ([`weir_query::fragments`]; those of insights are in [`weir_insights::distributed`]), and each worker
+//!    executes its part of every stage. What fails there is run again here.
+//! 7. Insights that follow persons through their events read rows of histories ([`weir_query::events::histories`]), which
+//!    are folded here, or in parts by workers.
 //!
 //! # Flag evaluation
 //!

@@ -1,7 +1,8 @@
-//! Which workers there are, by the database of metadata: a worker puts itself there ([`Registration`]), and the servers of
-//! the same bucket read who is there ([`Registry`]). For workers that are not in the settings of servers.
+//! Which workers there are, by the database of metadata: a worker puts itself there ([`registered`]), and the servers of the
+//! same bucket read who is there ([`Registry`]). For workers that are not in the settings of servers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,11 +10,12 @@ use parking_lot::Mutex;
 use crate::error::OpenError;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::tasks::{Pause, Tasks};
+use weir_base::config::cluster::ClusterConfig;
+use weir_base::tasks::{Pause, Shutdown};
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::postgres::MetadataAccess;
-use weir_metadata::workers::RegisteredWorker;
+use weir_metadata::workers::{RegisteredWorker, WorkerPort};
 
 /// Time between two beats of a worker.
 const BEAT: Duration = Duration::from_secs(10);
@@ -21,15 +23,25 @@ const BEAT: Duration = Duration::from_secs(10);
 /// A worker whose beat has not changed for this time is removed from the database. It comes back with its next beat.
 const FORGET_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// The database, if there is one, and the name of the bucket there.
-async fn open(config: &Config, clock: &Clock) -> Result<Option<(Metadata, String)>, OpenError> {
-    let (settings, storage) = (&config.metadata, &config.storage.bucket);
-    let (Some(url), Some(bucket)) = (&settings.metadata_url, &storage.storage_url) else {
-        return Ok(None);
-    };
-    let access = MetadataAccess::Write;
-    let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
-    Ok(Some((metadata, bucket.to_string())))
+/// The name of the bucket in the database; `None` if the metadata are in no database, or the tables in no bucket.
+fn bucket(config: &Config) -> Option<String> {
+    config.metadata.metadata_url.as_ref()?;
+    config.storage.bucket.storage_url.as_ref().map(ToString::to_string)
+}
+
+/// The database. Nothing is migrated: that is for servers.
+async fn connect(config: &Config, clock: &Clock) -> Result<Option<Metadata>, MetadataError> {
+    let Some(url) = &config.metadata.metadata_url else { return Ok(None) };
+    let access = MetadataAccess::Apart;
+    Metadata::connect(&config.metadata, url, clock.clone(), access).await.map(Some)
+}
+
+/// Names the host on which a URL of the machine itself means this process: the running system, and the network of the
+/// process in it. `None` if the system does not tell.
+fn host() -> Option<String> {
+    let system = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+    let network = std::fs::read_link(Path::new("/proc/self/ns/net")).ok()?;
+    Some(format!("{} {}", system.trim(), network.display()))
 }
 
 /// The workers of a bucket, as a server reads them.
@@ -37,9 +49,10 @@ async fn open(config: &Config, clock: &Clock) -> Result<Option<(Metadata, String
 pub struct Registry {
     metadata: Metadata,
     bucket: String,
+    host: Option<String>,
     clock: Clock,
     /// The last beat of each worker, and when it was first read.
-    beats: Mutex<BTreeMap<String, (i64, Duration)>>,
+    beats: Mutex<BTreeMap<WorkerPort, (i64, Duration)>>,
 }
 
 impl Registry {
@@ -49,37 +62,59 @@ impl Registry {
     ///
     /// PostgreSQL cannot be used.
     pub async fn open(config: &Config, clock: &Clock) -> Result<Option<Self>, OpenError> {
-        let opened = open(config, clock).await?;
-        Ok(opened.map(|(metadata, bucket)| Self {
-            metadata,
-            bucket,
-            clock: clock.clone(),
-            beats: Mutex::default(),
-        }))
+        let (Some(bucket), Some(metadata)) = (bucket(config), connect(config, clock).await?) else {
+            return Ok(None);
+        };
+        let (host, clock, beats) = (host(), clock.clone(), Mutex::default());
+        Ok(Some(Self { metadata, bucket, host, clock, beats }))
     }
 
-    /// The URLs of the workers, without those that have not been there for minutes.
+    /// The URLs of the workers, without those that have not been there for minutes, and those of other hosts.
     ///
     /// # Errors
     ///
     /// PostgreSQL cannot be used.
     pub async fn workers(&self) -> Result<Vec<String>, MetadataError> {
-        let found = self.metadata.workers(&self.bucket).await?;
+        let found = self.read().await.inspect_err(|_| {
+            // No beat was seen meanwhile.
+            self.beats.lock().clear();
+        })?;
         for worker in self.dead(&found) {
-            if self.metadata.forget_worker(&self.bucket, worker).await? {
-                tracing::info!(worker = worker.url, "a worker that is gone is forgotten");
+            match self.metadata.forget_worker(&self.bucket, worker).await {
+                Ok(true) => {
+                    tracing::info!(worker = worker.port.url, "a worker that is gone is forgotten")
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "a worker that is gone cannot be forgotten");
+                }
             }
         }
-        Ok(found.into_iter().map(|worker| worker.url).collect())
+        let ports = found.into_iter().map(|worker| worker.port);
+        Ok(ports.filter(|port| self.is_for_us(port)).map(|port| port.url).collect())
+    }
+
+    async fn read(&self) -> Result<Vec<RegisteredWorker>, MetadataError> {
+        self.metadata.probe().await?;
+        self.metadata.workers(&self.bucket).await
+    }
+
+    /// Whether a URL means the worker that registered it, here.
+    fn is_for_us(&self, port: &WorkerPort) -> bool {
+        match ClusterConfig::is_local(&port.url) {
+            true => self.host.as_deref() == Some(&*port.host),
+            false => true,
+        }
     }
 
     /// Those whose beat stands still.
     fn dead<'w>(&self, found: &'w [RegisteredWorker]) -> Vec<&'w RegisteredWorker> {
         let now = self.clock.monotonic();
         let mut beats = self.beats.lock();
-        beats.retain(|url, _| found.iter().any(|worker| worker.url == *url));
+        beats.retain(|port, _| found.iter().any(|worker| worker.port == *port));
         let stands_still = |worker: &&RegisteredWorker| {
-            let seen = beats.entry(worker.url.clone()).or_insert((worker.beat, now));
+            let seen = beats.entry(worker.port.clone()).or_insert((worker.beat, now));
             if seen.0 != worker.beat {
                 *seen = (worker.beat, now);
             }
@@ -89,57 +124,62 @@ impl Registry {
     }
 }
 
-/// A worker that is in the database.
-#[derive(Clone, Debug)]
-pub struct Registration {
-    metadata: Metadata,
-    bucket: String,
-    url: String,
-}
-
-impl Registration {
-    /// Registers the worker with this URL, if the settings have a database.
-    ///
-    /// # Errors
-    ///
-    /// PostgreSQL cannot be used.
-    pub async fn open(
-        config: &Config,
-        clock: &Clock,
-        url: &str,
-    ) -> Result<Option<Self>, OpenError> {
-        let Some((metadata, bucket)) = open(config, clock).await? else { return Ok(None) };
-        metadata.register_worker(&bucket, url).await?;
-        Ok(Some(Self { metadata, bucket, url: url.to_owned() }))
-    }
-
-    /// Keeps it there until the process ends.
-    pub fn keep(&self, tasks: &Tasks) {
-        let (own, shutdown) = (self.clone(), tasks.shutdown().clone());
-        tasks.spawn("registration", async move {
-            let mut has_failed = false;
-            while shutdown.pause(BEAT).await == Pause::Elapsed {
-                match own.metadata.register_worker(&own.bucket, &own.url).await {
-                    Ok(()) => has_failed = false,
-                    Err(error) => {
-                        if !std::mem::replace(&mut has_failed, true) {
-                            let error = &error as &dyn std::error::Error;
-                            tracing::warn!(error, "cannot register this worker in the database");
-                        }
+/// Keeps the worker with this URL registered until then, if the settings have a database, and removes it. While the database
+/// is away the worker goes on, and registers when it is back.
+pub async fn registered(
+    config: &Config,
+    clock: &Clock,
+    (url, shutdown): (&str, &Shutdown),
+    until: impl Future<Output = ()>,
+) {
+    let Some(bucket) = bucket(config) else { return until.await };
+    let host =
+        if ClusterConfig::is_local(url) { host().unwrap_or_default() } else { String::new() };
+    let port = WorkerPort { url: url.to_owned(), host };
+    let mut metadata = None;
+    let beating = async {
+        let mut has_failed = false;
+        loop {
+            match beat(config, clock, &mut metadata, (&bucket, &port)).await {
+                Ok(()) => has_failed = false,
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "cannot register this worker in the database");
                     }
                 }
             }
-        });
-    }
-
-    /// Removes it, so that servers ask it no more.
-    pub async fn end(&self) {
-        if let Err(error) = self.metadata.remove_worker(&self.bucket, &self.url).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "cannot remove this worker from the database");
+            if shutdown.pause(BEAT).await != Pause::Elapsed {
+                return;
+            }
         }
-        self.metadata.close().await;
+    };
+    tokio::select! {
+        () = until => {}
+        () = beating => {}
     }
+    let Some(metadata) = metadata else { return };
+    // On the connection of the beats, after the last one.
+    if let Err(error) = metadata.remove_worker(&bucket, &port).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "cannot remove this worker from the database");
+    }
+    metadata.close().await;
+}
+
+/// Registers once, and connects before if there is no connection.
+async fn beat(
+    config: &Config,
+    clock: &Clock,
+    metadata: &mut Option<Metadata>,
+    (bucket, port): (&str, &WorkerPort),
+) -> Result<(), MetadataError> {
+    if metadata.is_none() {
+        *metadata = connect(config, clock).await?;
+    }
+    let Some(metadata) = metadata else { return Ok(()) };
+    metadata.probe().await?;
+    metadata.register_worker(bucket, port).await
 }
 
 #[cfg(test)]
@@ -148,22 +188,31 @@ mod tests {
 
     use weir_base::clock::{Clock, UnixMicros};
     use weir_metadata::Metadata;
-    use weir_metadata::workers::RegisteredWorker;
+    use weir_metadata::workers::{RegisteredWorker, WorkerPort};
 
-    use super::{FORGET_AFTER, Registry};
+    use super::{FORGET_AFTER, Registry, host};
+
+    fn port(url: &str, host: &str) -> WorkerPort {
+        WorkerPort { url: url.to_owned(), host: host.to_owned() }
+    }
+
+    async fn registry(clock: &Clock) -> (Registry, tempfile::TempDir) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("metadata.db");
+        let metadata = Metadata::open(&path, clock.clone()).await.expect("a store");
+        let (bucket, beats) = ("a".to_owned(), parking_lot::Mutex::default());
+        let registry = Registry { metadata, bucket, host: host(), clock: clock.clone(), beats };
+        (registry, directory)
+    }
 
     /// Goal: a worker is dead once its beat has stood still for the time, by the clock of the reader.
     #[tokio::test]
     async fn workers_without_a_beat_are_dead() {
-        let directory = tempfile::tempdir().expect("a directory");
         let clock = Clock::test(UnixMicros(0));
-        let path = directory.path().join("metadata.db");
-        let metadata = Metadata::open(&path, clock.clone()).await.expect("a store");
-        let (bucket, beats) = ("a".to_owned(), parking_lot::Mutex::default());
-        let registry = Registry { metadata, bucket, clock: clock.clone(), beats };
-        let worker = |url: &str, beat| RegisteredWorker { url: url.to_owned(), beat };
+        let (registry, _directory) = registry(&clock).await;
+        let worker = |url: &str, beat| RegisteredWorker { port: port(url, ""), beat };
         let dead = |found: &[RegisteredWorker]| {
-            registry.dead(found).into_iter().map(|own| own.url.clone()).collect::<Vec<_>>()
+            registry.dead(found).into_iter().map(|own| own.port.url.clone()).collect::<Vec<_>>()
         };
         assert!(dead(&[worker("1", 1), worker("2", 1)]).is_empty());
         clock.advance(FORGET_AFTER - Duration::from_secs(1));
@@ -172,5 +221,20 @@ mod tests {
         assert_eq!(dead(&[worker("1", 2), worker("2", 1), worker("3", 7)]), ["2"]);
         // One that is back begins anew.
         assert_eq!(dead(&[worker("2", 2)]), Vec::<String>::new());
+    }
+
+    /// A URL of the machine itself means somebody else on another host, and in another network of this one.
+    #[tokio::test]
+    async fn local_urls_are_of_one_host() {
+        let (registry, _directory) = registry(&Clock::test(UnixMicros(0))).await;
+        let own = host().expect("this system tells");
+        let (local, remote) = ("http://127.0.0.1:8100", "https://worker:8100");
+        for (url, host, expected) in
+            [(local, &*own, true), (local, "other", false), (local, "", false), (remote, "", true)]
+        {
+            registry.metadata.register_worker("a", &port(url, host)).await.expect("a row");
+            assert_eq!(registry.is_for_us(&port(url, host)), expected, "{url} {host}");
+        }
+        assert_eq!(registry.workers().await.expect("a list"), [local, remote]);
     }
 }

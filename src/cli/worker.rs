@@ -10,8 +10,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 
 use crate::cli::serve;
-use weir_app::tables;
-use weir_app::workers::Registration;
+use weir_app::{tables, workers};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::tasks::Tasks;
@@ -97,21 +96,16 @@ impl Worker {
         let process = Process { tasks: port.clone(), shutdown, metrics: Arc::clone(&metrics) };
         let url = node.url().to_owned();
         node.work(runtime, &process);
-        let registration = Registration::open(&config, &clock, &url).await?;
-        if let Some(registration) = &registration {
-            registration.keep(&tasks);
-        }
         let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
         let handler =
             Arc::new(Standby { metrics: Arc::clone(&metrics), refusing: Refusing::Worker });
-        let serving = weir_http::serve(listener, limits, handler, tasks.clone(), clock, metrics);
+        let serving =
+            weir_http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
         tasks.spawn("health", serving);
-        stop_signal.await;
+        let shutdown = tasks.shutdown().clone();
+        workers::registered(&config, &clock, (&url, &shutdown), stop_signal).await;
         tracing::info!("stopping");
         tasks.shutdown().begin();
-        if let Some(registration) = registration {
-            registration.end().await;
-        }
         let ended = port.wait(serve::THREADS_END).await;
         ended.context("parts of queries were cut off; their servers run them again")?;
         let _ = tasks.wait(serve::THREADS_END).await;

@@ -167,9 +167,8 @@ impl Members {
     }
 }
 
-/// The URL of a worker that is on this machine, if that is where this node can be reached, and that is at another address
-/// otherwise. What is on the machine of another server has a URL of this one, where somebody else might get the secret; nor
-/// is it sent in clear over a network.
+/// The URL of a worker that is on this machine, if only there this node can be reached, and at another address otherwise:
+/// the secret is not sent in clear over a network.
 fn fitting(url: &str, is_own_local: bool) -> Option<Url> {
     let is_fit = match (is_own_local, ClusterConfig::is_local(url)) {
         (true, is_local) => is_local,

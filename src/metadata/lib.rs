@@ -155,8 +155,19 @@ impl Metadata {
         access: MetadataAccess,
     ) -> Result<Self, MetadataError> {
         let metadata = Self::on(postgres::open(settings, url, access).await?, clock);
-        metadata.refresh().await?;
+        if access != MetadataAccess::Apart {
+            metadata.refresh().await?;
+        }
         Ok(metadata)
+    }
+
+    /// Looks whether PostgreSQL is there, also after it was away: for a store that nobody refreshes.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`]: it is not.
+    pub async fn probe(&self) -> Result<(), MetadataError> {
+        self.shared.db.probe().await.map(|_| ())
     }
 
     fn on(db: Db, clock: Clock) -> Self {

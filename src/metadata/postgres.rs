@@ -49,6 +49,8 @@ pub enum MetadataAccess {
     Read,
     /// To be read and written.
     Write,
+    /// For single statements about what no snapshot has: its tables have to be there, and no snapshot is loaded.
+    Apart,
 }
 
 impl Metadata {
@@ -102,11 +104,17 @@ pub(super) async fn open(
         ("idle_in_transaction_session_timeout", millis.as_str()),
     ]);
     let reading = limited.clone().options([("default_transaction_read_only", "on")]);
-    let readers = settings.metadata_connections_max.saturating_sub(1).max(1);
+    let readers = match access {
+        MetadataAccess::Apart => 1,
+        MetadataAccess::Read | MetadataAccess::Write => {
+            settings.metadata_connections_max.saturating_sub(1).max(1)
+        }
+    };
     let one = || pool(1, limit).connect_lazy_with(limited.clone());
     let (writer, apart) = match access {
         MetadataAccess::Read => (None, None),
         MetadataAccess::Write => (Some(one()), Some(one())),
+        MetadataAccess::Apart => (None, Some(one())),
     };
     Ok(Db::Postgres {
         writer,

@@ -9,11 +9,20 @@ use crate::{Metadata, sql};
 /// Most workers of a bucket that are read.
 const WORKERS_MAX: i64 = 1000;
 
+/// The port of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerPort {
+    /// Its URL.
+    pub url: String,
+    /// The only host on which the URL means this worker; empty if it does everywhere.
+    pub host: String,
+}
+
 /// A worker as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredWorker {
-    /// The URL of its port for parts of queries.
-    pub url: String,
+    /// Its port for parts of queries.
+    pub port: WorkerPort,
     /// How often it has registered.
     pub beat: i64,
 }
@@ -24,10 +33,14 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub async fn register_worker(&self, bucket: &str, url: &str) -> Result<(), MetadataError> {
-        let register = "INSERT INTO workers (bucket, url, beat) VALUES ($1, $2, 1) \
-                        ON CONFLICT (bucket, url) DO UPDATE SET beat = workers.beat + 1";
-        let register = sql::query(register).bind(bucket).bind(url);
+    pub async fn register_worker(
+        &self,
+        bucket: &str,
+        port: &WorkerPort,
+    ) -> Result<(), MetadataError> {
+        let register = "INSERT INTO workers (bucket, url, host, beat) VALUES ($1, $2, $3, 1) \
+                        ON CONFLICT (bucket, url, host) DO UPDATE SET beat = workers.beat + 1";
+        let register = sql::query(register).bind(bucket).bind(&*port.url).bind(&*port.host);
         register.execute(&mut self.shared.db.apart().await?).await?;
         Ok(())
     }
@@ -38,11 +51,13 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn workers(&self, bucket: &str) -> Result<Vec<RegisteredWorker>, MetadataError> {
-        let select = "SELECT url, beat FROM workers WHERE bucket = $1 ORDER BY url LIMIT $2";
+        let select =
+            "SELECT url, host, beat FROM workers WHERE bucket = $1 ORDER BY url, host LIMIT $2";
         let select = sql::query_as(select).bind(bucket).bind(WORKERS_MAX);
-        let rows: Vec<(String, i64)> =
+        let rows: Vec<(String, String, i64)> =
             select.fetch_all(&mut self.shared.db.reader().await?).await?;
-        Ok(rows.into_iter().map(|(url, beat)| RegisteredWorker { url, beat }).collect())
+        let worker = |(url, host, beat)| RegisteredWorker { port: WorkerPort { url, host }, beat };
+        Ok(rows.into_iter().map(worker).collect())
     }
 
     /// Removes a worker that ends.
@@ -50,9 +65,13 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub async fn remove_worker(&self, bucket: &str, url: &str) -> Result<(), MetadataError> {
-        let remove = sql::query("DELETE FROM workers WHERE bucket = $1 AND url = $2");
-        let remove = remove.bind(bucket).bind(url);
+    pub async fn remove_worker(
+        &self,
+        bucket: &str,
+        port: &WorkerPort,
+    ) -> Result<(), MetadataError> {
+        let remove = "DELETE FROM workers WHERE bucket = $1 AND url = $2 AND host = $3";
+        let remove = sql::query(remove).bind(bucket).bind(&*port.url).bind(&*port.host);
         remove.execute(&mut self.shared.db.apart().await?).await?;
         Ok(())
     }
@@ -67,8 +86,10 @@ impl Metadata {
         bucket: &str,
         seen: &RegisteredWorker,
     ) -> Result<bool, MetadataError> {
-        let forget = "DELETE FROM workers WHERE bucket = $1 AND url = $2 AND beat = $3";
-        let forget = sql::query(forget).bind(bucket).bind(&*seen.url).bind(seen.beat);
+        let RegisteredWorker { port: WorkerPort { url, host }, beat } = seen;
+        let forget =
+            "DELETE FROM workers WHERE bucket = $1 AND url = $2 AND host = $3 AND beat = $4";
+        let forget = sql::query(forget).bind(bucket).bind(&**url).bind(&**host).bind(*beat);
         Ok(forget.execute(&mut self.shared.db.apart().await?).await? > 0)
     }
 }

@@ -449,14 +449,16 @@ fn workers_register_in_the_database() {
     let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(&common)).collect();
     knows(&server, 3);
     // Over a network, in clear, nobody is asked; nor is one that could not reach the server.
-    for stranger in ["http://10.0.0.1:8100", "https://10.0.0.2:8100"] {
+    for stranger in ["http://10.0.0.1:8100", "https://10.0.0.2:8100", "http://127.0.0.1:1"] {
         database.value(&format!(
-            "INSERT INTO weir.workers SELECT bucket, '{stranger}', 1 FROM weir.workers LIMIT 1"
+            "INSERT INTO weir.workers SELECT bucket, '{stranger}', 'x', 1 FROM weir.workers LIMIT 1"
         ));
     }
     thread::sleep(Duration::from_secs(3));
     assert_eq!(server.metric("weir_cluster_workers"), 3);
-    assert!(!server.stderr().contains("10.0.0."), "they were asked");
+    for stranger in ["10.0.0.", "127.0.0.1:1/"] {
+        assert!(!server.stderr().contains(stranger), "{stranger} was asked");
+    }
     assert_eq!(answer(&server, QUESTIONS[1]), alone);
     assert_eq!(over_nodes(&server), 1);
     let bearer = format!("Bearer {KEY}");
@@ -477,9 +479,16 @@ fn workers_register_in_the_database() {
     let gone = patiently(|| (count(own.trim_end_matches('/')) == "0").then_some(()));
     assert!(gone.is_some(), "a worker that ends removes itself");
     knows(&server, 2);
+    // The list survives an outage of the database, and goes on after it.
+    postgres.stop();
+    thread::sleep(Duration::from_secs(7));
+    assert_eq!(server.metric("weir_cluster_workers"), 2);
+    postgres.go_on();
+    workers.push(Worker::start(&common));
+    knows(&server, 3);
     // One that is killed stays, and is not asked for anything.
     workers[0].kill();
-    knows(&server, 1);
+    knows(&server, 2);
     assert_eq!(count(workers[0].url.trim_end_matches('/')), "1");
     assert_eq!(answer(&server, QUESTIONS[1]), alone);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{Breakdown, SEPARATOR};
@@ -97,6 +98,10 @@ impl PartialFold for Counting {
             self.values.entry(value).or_default().extend(counts);
         }
         Ok(())
+    }
+
+    fn account(&mut self, _: MemoryReservation) {
+        self.room.restrict();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Histogram of the time that actors take from one step of a funnel to another, with bins of equal width.
 
+use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
 use crate::funnels::Funnels;
@@ -33,6 +34,10 @@ impl PartialFold for Timing {
         self.room.merge(other.room)?;
         self.times.extend(other.times);
         Ok(())
+    }
+
+    fn account(&mut self, _: MemoryReservation) {
+        self.room.restrict();
     }
 }
 

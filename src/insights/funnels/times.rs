@@ -10,19 +10,26 @@ pub(super) const TIMES_MAX_BYTES: usize = 64 << 20;
 /// How many times fit in that memory.
 const TIMES_MAX: usize = TIMES_MAX_BYTES / size_of::<i64>();
 
+/// How many of them a process may have that computes one part of a result.
+const PART_TIMES_MAX: usize = TIMES_MAX / 8;
+
 const MICROS_PER_SECOND: f64 = 1e6;
 
 /// Durations in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Times(Vec<i64>);
 
-/// How many more times fit in [`TIMES_MAX_BYTES`].
+/// How many times there are, and how many may be.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Room(usize);
+pub(super) struct Room {
+    taken: usize,
+    most: usize,
+}
 
 impl Default for Room {
+    /// As many as fit in [`TIMES_MAX_BYTES`].
     fn default() -> Self {
-        Self(TIMES_MAX)
+        Self { taken: 0, most: TIMES_MAX }
     }
 }
 
@@ -44,13 +51,21 @@ impl Room {
     ///
     /// The memory limit is reached.
     pub(super) fn merge(&mut self, other: Self) -> Result<(), QueryError> {
-        self.take(TIMES_MAX.saturating_sub(other.0))
+        self.take(other.taken)
+    }
+
+    /// Restricts it to what one process may have, of several that compute parts of a result.
+    pub(super) fn restrict(&mut self) {
+        self.most = self.most.min(PART_TIMES_MAX);
     }
 
     fn take(&mut self, times: usize) -> Result<(), QueryError> {
-        let detail =
-            || format!("times of conversions take more than {} MiB", TIMES_MAX_BYTES >> 20);
-        self.0 = self.0.checked_sub(times).ok_or_else(|| QueryError::Memory(detail()))?;
+        self.taken = self.taken.saturating_add(times);
+        if self.taken > self.most {
+            let bytes = self.most.saturating_mul(size_of::<i64>());
+            let detail = format!("times of conversions take more than {} MiB", bytes >> 20);
+            return Err(QueryError::Memory(detail));
+        }
         Ok(())
     }
 }
@@ -120,7 +135,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let (mut times, mut room) = (Times::default(), Room(1));
+        let (mut times, mut room) = (Times::default(), Room { taken: 0, most: 1 });
         room.add(&mut times, 1).unwrap();
         assert!(matches!(room.add(&mut times, 1), Err(QueryError::Memory(_))));
         assert_eq!(times.len(), 1);

@@ -70,7 +70,7 @@ impl Engine {
     ) -> Result<F, QueryError> {
         // The rows of an actor come from all plans that are united.
         let is_one = !matches!(plan.logical_plan(), LogicalPlan::Union(_));
-        let parts = match self.shared.distribution.is_some() && is_one {
+        let parts = match self.has_nodes() && is_one {
             true => Some((PartsOf::fold(rows, &fold)?, parts::merge::<F> as Merge<F>)),
             false => None,
         };
@@ -125,8 +125,17 @@ impl Engine {
             }
             kept = read.kept;
             if let (Some(merge), false) = (merge, read.parts.is_empty()) {
-                read.parts.iter().try_for_each(|part| merge(&mut fold, part))?;
-                return Ok(fold);
+                let (flag, parts, memory) = (Arc::clone(&stop.0), read.parts, read.memory);
+                let merging = self.shared.runtime.spawn_blocking(move || {
+                    let merged =
+                        parts.iter().try_for_each(|part| match flag.load(Ordering::Relaxed) {
+                            true => Err(unwanted()),
+                            false => merge(&mut fold, part),
+                        });
+                    drop(memory);
+                    merged.map(|()| fold)
+                });
+                return merging.await.map_err(given_up)?;
             }
             let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
@@ -147,29 +156,34 @@ impl Engine {
         sharing: Sharing,
     ) -> Result<Read<K>, QueryError> {
         let plans = match sharing {
-            Sharing::NodesWithKeys => united(plan),
-            Sharing::Alone | Sharing::Nodes | Sharing::Folded(_) => vec![plan],
+            Sharing::NodesWithKeys if self.has_nodes() => united(plan),
+            _ => vec![plan],
         };
-        let engine = self.clone();
-        let mut read = Read { kept, parts: Vec::new(), failed: None };
+        let (engine, memory) = (self.clone(), self.reservation("parts of a fold"));
+        let mut read = Read { kept, parts: Vec::new(), memory, failed: None };
         // On a query thread: it is CPU-bound.
         let keeping = async move {
             for plan in plans {
                 let mut answer = engine.begin_shared(plan, sharing.clone());
-                while let Some(batch) = answer.next().await {
+                while let (Some(batch), None) = (answer.next().await, &read.failed) {
                     match batch {
                         Ok(batch) => read.add(batch, persons.as_deref())?,
-                        Err(error) if answer.may_run_alone(&error) => {
-                            read.failed = Some(error);
-                            return Ok(read);
-                        }
+                        Err(error) if answer.may_run_alone(&error) => read.failed = Some(error),
                         Err(error) => return Err(error),
                     }
+                }
+                if read.failed.is_some() {
+                    break;
                 }
             }
             Ok(read)
         };
         spawned(&self.shared.runtime, keeping).join().await.map_err(given_up)?
+    }
+
+    /// Whether other nodes may execute parts of queries now.
+    fn has_nodes(&self) -> bool {
+        self.shared.distribution.as_ref().is_some_and(|nodes| nodes.is_ready())
     }
 
     /// An empty memory reservation in the pool of queries, for the state of a fold.
@@ -197,7 +211,9 @@ struct Read<K> {
     kept: K,
     /// Or the results of all parts, if other nodes have folded the rows.
     parts: Vec<Vec<u8>>,
-    /// The error of other nodes, so that the rest was not read.
+    /// Memory of the results.
+    memory: MemoryReservation,
+    /// The error of other nodes, or that their results are too large, so that the rest was not read.
     failed: Option<QueryError>,
 }
 
@@ -208,7 +224,15 @@ impl<K: Kept> Read<K> {
         persons: Option<&PersonNumbers>,
     ) -> Result<(), QueryError> {
         match parts::parts(&batch) {
-            Some(parts) => self.parts.extend(parts.iter().flatten().map(<[u8]>::to_vec)),
+            Some(parts) => {
+                for part in parts.iter().flatten() {
+                    if let Err(error) = self.memory.try_grow(part.len()) {
+                        self.failed = Some(error.into());
+                        return Ok(());
+                    }
+                    self.parts.push(part.to_vec());
+                }
+            }
             None => self.kept.add(&numbered(batch, persons)?)?,
         }
         Ok(())
@@ -227,6 +251,10 @@ fn numbered(
     Ok(parts::with_actors(batch, at, numbers)?)
 }
 
+fn unwanted() -> QueryError {
+    QueryError::Unavailable("nobody waits for the answer")
+}
+
 fn each_actor<F: Fold>(
     kept: &mut impl Kept,
     persons: Option<&PersonNumbers>,
@@ -237,7 +265,7 @@ fn each_actor<F: Fold>(
     let (mut name, mut count) = (Uuid::encode_buffer(), 0_usize);
     kept.each(&mut |actor, rows, texts| {
         if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
-            return Err(QueryError::Unavailable("nobody waits for the answer"));
+            return Err(unwanted());
         }
         count += 1;
         fold.actor(actor.name(persons, &mut name)?, rows, texts)

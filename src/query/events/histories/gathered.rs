@@ -54,6 +54,11 @@ impl Gathered {
         }
     }
 
+    /// Whether all actors have fitted into the memory so far.
+    pub(super) fn is_whole(&self) -> bool {
+        self.left.is_empty()
+    }
+
     /// The numbers of the actors of a batch, null for those outside the slice; `None` without a column of their type.
     fn actors_of(&mut self, batch: &RecordBatch) -> Result<Option<UInt32Array>, QueryError> {
         let Some(column) = batch.column_by_name(ACTOR) else { return Ok(None) };

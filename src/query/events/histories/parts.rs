@@ -2,10 +2,11 @@
 //! that brings the rows of an actor together. What is computed is a [`FoldContent`]; the result of a part is bytes, which
 //! the server merges.
 
-use std::fmt;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::{fmt, io};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, Decimal128Array, RecordBatch, UInt32Array,
@@ -47,7 +48,7 @@ use weir_event::json;
 const PART: &str = "part";
 
 /// Longest result of a part: one message between two nodes.
-const PART_BYTES_MAX: usize = 64 << 20;
+const PART_BYTES_MAX: usize = 16 << 20;
 
 /// A fold of which parts can be computed apart. What is written of it before the first actor is what another process begins
 /// with; what is written after the last one is the result of a part.
@@ -148,13 +149,41 @@ pub(super) fn parts(batch: &RecordBatch) -> Option<&BinaryArray> {
 
 /// A fold of any kind.
 trait Part: Fold {
-    /// Its result.
-    fn write(&self) -> serde_json::Result<Vec<u8>>;
+    /// Writes its result.
+    fn write(&self, into: &mut Written) -> serde_json::Result<()>;
 }
 
 impl<F: PartialFold> Part for F {
-    fn write(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(self)
+    fn write(&self, into: &mut Written) -> serde_json::Result<()> {
+        serde_json::to_writer(into, self)
+    }
+}
+
+/// A result that is written, within limits.
+struct Written {
+    bytes: Vec<u8>,
+    memory: MemoryReservation,
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.bytes.len().saturating_add(bytes.len());
+        if length > PART_BYTES_MAX {
+            return Err(io::Error::other("the result of a part of a fold is too long"));
+        }
+        if length > self.bytes.capacity() {
+            let larger = length.next_power_of_two();
+            // While it grows there are two.
+            self.memory.try_resize(larger + self.bytes.len()).map_err(io::Error::other)?;
+            self.bytes.reserve_exact(larger - self.bytes.len());
+            self.memory.try_resize(larger).map_err(io::Error::other)?;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -317,6 +346,7 @@ async fn part(
     let memory = MemoryConsumer::new("part of a fold").register(&pool);
     let unreadable = |error| DataFusionError::Plan(format!("a fold cannot be read: {error}"));
     let mut fold = (reader.begin)(&content.fold, memory.new_empty()).map_err(unreadable)?;
+    let written = memory.new_empty();
     let actor = rows.schema();
     let has_keys = actor.field_with_name(ACTOR).is_ok_and(|own| *own.data_type() == KEY);
     let kind = if content.is_distinct { Rows::Distinct } else { Rows::All };
@@ -326,6 +356,10 @@ async fn part(
     while let Some(batch) = rows.next().await {
         let batch = numbers.numbered(batch?)?;
         kept.add(&batch).map_err(failed)?;
+        if !kept.is_whole() {
+            let why = "the rows of a part of a fold do not fit into memory";
+            return Err(DataFusionError::ResourcesExhausted(why.to_owned()));
+        }
     }
     drop(rows);
     let stop = StopOnDrop::default();
@@ -342,17 +376,10 @@ async fn part(
             fold.actor(numbers.name(actor, &mut name), rows, texts)
         })
         .map_err(failed)?;
-        if kept.begin() {
-            let why = "the rows of a part of a fold do not fit into memory";
-            return Err(DataFusionError::ResourcesExhausted(why.to_owned()));
-        }
-        let part = fold.write().map_err(|error| DataFusionError::External(Box::new(error)))?;
-        match part.len() {
-            0..=PART_BYTES_MAX => Ok(part),
-            bytes => Err(DataFusionError::ResourcesExhausted(format!(
-                "the result of a part of a fold has {bytes} bytes"
-            ))),
-        }
+        let mut part = Written { bytes: Vec::new(), memory: written };
+        fold.write(&mut part)
+            .map_err(|error| DataFusionError::ResourcesExhausted(error.to_string()))?;
+        Ok(part.bytes)
     });
     let ended = folding.join().await.map_err(|error| DataFusionError::External(Box::new(error)));
     drop(stop);
