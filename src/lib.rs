@@ -392,6 +392,8 @@
 //!   the activity log: `ingest/activity.rs`.
 //! - operator of properties: `event/predicate/operator.rs`.
 //! - property of flags: `flags/definition.rs`, its checks: `metadata/flag_rules.rs`.
+//! - function with parameters, or fold of rows of histories, in plans of insights that workers execute:
+//!   `insights/distributed.rs` names it.
 //! - product query, such as an insight: [`weir_insights`]: request, plan, JSON of the result; its fields:
 //!   `api/nodes/`.
 //! - table for SQL: `query`, registered in `query/kernel/view.rs`.

@@ -5,6 +5,8 @@
 //! the memory of queries (`gathered`), or as bits where there are few times and masks (`marks`). Actors that exceed the
 //! memory are left to another pass over the plan: they are partitioned in halves by their hash, the pass goes on with
 //! one half, and the other half has its own pass later. With bits, a pass includes as many actors as fit into memory.
+//!
+//! Other nodes may read the rows, which come with keys of persons then, and fold them in parts (`parts`), which are merged.
 
 pub(crate) mod fold;
 mod gathered;

@@ -56,24 +56,27 @@ impl Engine {
         query: DataFrame,
     ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
         let permit = self.permit().await?;
-        let gathered = self.gathered_rows(query).await;
+        let schema = Arc::clone(query.schema().inner());
+        let gathered = self.gathered_within(query, usize::MAX, usize::MAX).await;
         drop(permit);
-        gathered
+        Ok((schema, gathered?.unwrap_or_default()))
     }
 
-    /// All rows of `query` in a slot that the caller holds. What fails when other nodes execute parts of it is run again by
-    /// this node alone.
-    async fn gathered_rows(
+    /// All batches of `query` in a slot that the caller holds; `None` if they have more rows or bytes than given. What fails
+    /// when other nodes execute parts of it is run again by this node alone.
+    async fn gathered_within(
         &self,
         query: DataFrame,
-    ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
         let mut answer = self.begin(query.clone(), None);
-        match answer.gathered().await {
+        match answer.gathered_within(rows_max, bytes_max).await {
             Err(error) if answer.may_run_alone(&error) => {
                 drop(answer);
-                let gathered = self.begin_alone(query).gathered().await?;
+                let alone = self.begin_alone(query).gathered_within(rows_max, bytes_max).await?;
                 note_failure(&self.shared, &error.to_string());
-                Ok(gathered)
+                Ok(alone)
             }
             gathered => gathered,
         }
@@ -83,9 +86,9 @@ impl Engine {
     /// for lists.
     pub async fn compute(&self, query: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(admission::Work::Sql).await?;
-        let gathered = self.gathered_rows(query).await;
+        let gathered = self.gathered_within(query, usize::MAX, usize::MAX).await;
         drop(permit);
-        gathered.map(|(_, batches)| batches)
+        Ok(gathered?.unwrap_or_default())
     }
 
     /// All batches of `query` if the result is small; `None` if it has more rows or bytes than given.
@@ -96,18 +99,9 @@ impl Engine {
         bytes_max: usize,
     ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
         let permit = self.permit_for(admission::Work::Sql).await?;
-        let mut answer = self.begin(query.clone(), None);
-        let small = match answer.gathered_within(rows_max, bytes_max).await {
-            Err(error) if answer.may_run_alone(&error) => {
-                drop(answer);
-                let small = self.begin_alone(query).gathered_within(rows_max, bytes_max).await?;
-                note_failure(&self.shared, &error.to_string());
-                Ok(small)
-            }
-            small => small,
-        };
+        let gathered = self.gathered_within(query, rows_max, bytes_max).await;
         drop(permit);
-        small
+        gathered
     }
 
     /// Starts to run `query`. Dropping the [`Answer`] cancels the query.
@@ -442,12 +436,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// All batches, and their schema.
-    async fn gathered(&mut self) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
-        let batches = self.gathered_within(usize::MAX, usize::MAX).await?;
-        Ok((Arc::clone(&self.schema), batches.unwrap_or_default()))
-    }
-
     /// All batches; `None` if they have more rows or bytes than given.
     async fn gathered_within(
         &mut self,
