@@ -263,8 +263,7 @@ impl Maintenance {
         self.metrics.memtable_bytes.set(gauge(memtables));
         let files = u64::try_from(self.store.table().current().files.len()).unwrap_or(u64::MAX);
         self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
-        let deletions = u64::try_from(self.identities.deletions().requests());
-        self.metrics.deletions_pending.set(gauge(deletions.unwrap_or(u64::MAX)));
+        self.metrics.deletions_pending.set(gauge(self.deletions_pending()));
         self.metrics.commits_settled.inner().store(self.store.commits_settled(), Ordering::Relaxed);
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
@@ -273,6 +272,14 @@ impl Maintenance {
             let age = images.age(applied, self.clock.monotonic());
             self.metrics.identity_image_age.set(gauge(age.as_secs()));
         }
+    }
+
+    /// Number of deletions whose events may still be in files, those of projects that are not in the log yet included.
+    fn deletions_pending(&self) -> u64 {
+        let snapshot = self.metadata.snapshot();
+        let projects = snapshot.deleted_projects().keys();
+        let unlogged = projects.filter(|project| !self.identities.has_deleted(**project)).count();
+        u64::try_from(self.identities.deletions().requests() + unlogged).unwrap_or(u64::MAX)
     }
 
     fn persons_loop(&self, shutdown: &Shutdown) {

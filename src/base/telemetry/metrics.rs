@@ -148,7 +148,7 @@ pub struct Metrics {
     pub flush_seconds: Histogram,
     /// `weir_flush_rows_total`.
     pub flush_rows: Counter,
-    /// `weir_deletions_pending`: persons whose deleted events may still be in files.
+    /// `weir_deletions_pending`: deletions whose events may still be in files.
     pub deletions_pending: Gauge,
     /// `weir_events_deleted_total`: rows left out of files because they were deleted.
     pub events_deleted: Counter,

@@ -72,7 +72,7 @@ pub(in crate::routes) fn figures(app: &App) -> Figures {
     });
     let counts = [
         ("log records whose persons are not applied yet", gauge(&metrics.identity_lag)),
-        ("persons whose deleted events may still be in files", gauge(&metrics.deletions_pending)),
+        ("deletions whose events may still be in files", gauge(&metrics.deletions_pending)),
         ("events accepted since the start", metrics.events_accepted.get()),
         ("events seen before, and dropped", metrics.events_duplicate.get()),
         ("Parquet files of events", gauge(&metrics.table_files.get_or_create(&table))),
