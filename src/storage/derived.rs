@@ -66,6 +66,11 @@ impl Derived {
         DerivedTag(format!("{} {}", self.formulas, names.join(" ")).into())
     }
 
+    /// Whether a file has all of them.
+    pub fn are_in(&self, file: &DerivedTag) -> bool {
+        self.columns.iter().all(|own| file.has(self.formulas, own.field.name()))
+    }
+
     /// Their names and types.
     pub fn fields(&self) -> Vec<FieldRef> {
         self.columns.iter().map(|own| Arc::clone(&own.field)).collect()
@@ -98,7 +103,11 @@ impl DerivedTag {
 
 #[cfg(test)]
 mod tests {
-    use super::DerivedTag;
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field};
+
+    use super::{Derived, DerivedColumn, DerivedTag};
 
     #[test]
     fn a_file_has_what_its_writer_says() {
@@ -113,5 +122,28 @@ mod tests {
             assert_eq!(tag.has(formulas, name), expected, "{formulas} {name}");
         }
         assert!(!DerivedTag::default().has(0, "") && !DerivedTag::of_text("p_age").has(0, "p_age"));
+    }
+    #[test]
+    fn a_file_has_all_columns_or_lacks_some() {
+        let column = |name: &str| DerivedColumn {
+            field: Arc::new(Field::new(name, DataType::Utf8, true)),
+            values: Arc::new(|texts| Ok(Arc::clone(texts))),
+        };
+        let of = |formulas, names: &[&str]| Derived {
+            formulas,
+            source: 0,
+            columns: names.iter().map(|name| column(name)).collect(),
+        };
+        let file = of(2, &["p_age", "p_plan"]).tag();
+        for (formulas, names, expected) in [
+            (2, &["p_plan", "p_age"][..], true),
+            (2, &["p_plan"], true),
+            (2, &["p_plan", "p_paid"], false),
+            (3, &["p_plan"], false),
+            (3, &[], true),
+        ] {
+            assert_eq!(of(formulas, names).are_in(&file), expected, "{formulas} {names:?}");
+        }
+        assert!(!of(2, &["p_plan"]).are_in(&DerivedTag::default()));
     }
 }
