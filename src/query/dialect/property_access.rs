@@ -35,7 +35,9 @@ use crate::dialect::walk::{walk, walk_mut};
 use crate::functions::json::AS_TEXT;
 use crate::functions::text_number::{checked_number, is_text, number, wide_number};
 use crate::functions::text_truth::truth;
+use crate::kernel::lineage::origin;
 use crate::kernel::rewritten::map_named;
+use weir_event::dictionary::PERSONS;
 use weir_event::number::WIDE_FROM;
 use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
 use weir_storage::exact::ExactColumns;
@@ -359,9 +361,9 @@ impl AnalyzerRule for TypedColumns {
         let read = plan.transform_up_with_subqueries(|plan| {
             let inputs = plan.inputs();
             let [input] = inputs.as_slice() else { return Ok(Transformed::no(plan)) };
-            let schema = Arc::clone(input.schema());
+            let input = LogicalPlan::clone(input);
             map_named(plan, |expression| {
-                expression.transform_up(|part| Ok(planner.number_of(part, &schema)))
+                expression.transform_up(|part| Ok(planner.number_of(part, &input)))
             })
         });
         read.map(|read| read.data)
@@ -371,7 +373,8 @@ impl AnalyzerRule for TypedColumns {
 impl PropertyPlanner {
     /// Rewrites a cast of a text to a number to our own parsing of numbers; for a property, to a read of its promoted
     /// column.
-    fn number_of(&self, part: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    fn number_of(&self, part: Expr, input: &LogicalPlan) -> Transformed<Expr> {
+        let schema = input.schema();
         let is_double = |own: &DataType| matches!(own, DataType::Float64 | DataType::Float32);
         let (inner, field, is_checked) = match &part {
             Expr::TryCast(cast) => (&cast.expr, &cast.field, false),
@@ -383,7 +386,11 @@ impl PropertyPlanner {
         if !is_double(field.data_type()) || !is_of_text() {
             return Transformed::no(part);
         }
-        let column = self.typed(inner, PropertyType::Double, schema);
+        // What columns lack is known of events alone.
+        let column = match self.typed(inner, PropertyType::Double, schema) {
+            Typed::Exact(_) | Typed::Partly(_) if is_of_persons(inner, input) => Typed::None,
+            column => column,
+        };
         let number = column.whole(match is_checked {
             true => checked_number((**inner).clone()),
             false => number((**inner).clone()),
@@ -405,7 +412,16 @@ fn is_wide(side: &Expr) -> bool {
     }
 }
 
-/// The promoted column of a key, if the table has it: its index among all promoted ones, its type, and the column.
+/// Whether it is an access to a property of persons.
+fn is_of_persons(access: &Expr, input: &LogicalPlan) -> bool {
+    let place =
+        own_key(access).and_then(|(column, _)| input.schema().maybe_index_of_column(column));
+    let table = place.and_then(|place| origin(input, place));
+    table.is_some_and(|(table, _)| table.name == PERSONS.name)
+}
+
+/// The promoted column of a key, if the table has it with the type that it has in events: its index among all promoted
+/// ones, its type, and the column.
 fn promoted(
     properties: &Column,
     key: &str,
@@ -414,8 +430,8 @@ fn promoted(
     let number = PROMOTED.iter().position(|(own, _)| *own == key)?;
     let (own, kind) = PROMOTED.get(number)?;
     let column = Column::new(properties.relation.clone(), promoted_column_name(own));
-    schema.field_from_column(&column).ok()?;
-    Some((number, *kind, Expr::Column(column)))
+    let there = PropertyType::of(schema.field_from_column(&column).ok()?.data_type());
+    (there == Some(*kind)).then(|| (number, *kind, Expr::Column(column)))
 }
 
 fn as_text(arguments: Vec<Expr>) -> Expr {

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, TableScan}
 use crate::events::resolve_person::RESOLVE_PERSON;
 use crate::events::table::OWN_EVENTS;
 use weir_event::dictionary;
-use weir_event::dictionary::{EVENTS, SESSIONS, Table};
+use weir_event::dictionary::{EVENTS, PERSONS, SESSIONS, Table, property_key};
 
 /// The schema of a result, whose columns have the descriptions of the columns that they are.
 pub(crate) fn described(plan: &LogicalPlan, schema: &SchemaRef) -> SchemaRef {
@@ -74,13 +74,10 @@ fn step(plan: &LogicalPlan, at: usize) -> Option<Step<'_>> {
             };
             return Some(Step::Table(table, name(plan)?));
         }
-        // Sessions are a plan over events.
-        LogicalPlan::SubqueryAlias(alias)
-            if alias.alias.table() == SESSIONS.name && is_whole(&SESSIONS, plan) =>
-        {
-            return Some(Step::Table(&SESSIONS, name(plan)?));
-        }
-        LogicalPlan::SubqueryAlias(alias) => (0, &alias.input, at, None),
+        LogicalPlan::SubqueryAlias(alias) => match planned(alias.alias.table(), plan) {
+            Some(table) => return Some(Step::Table(table, name(plan)?)),
+            None => (0, &alias.input, at, None),
+        },
         LogicalPlan::Filter(filter) => (0, &filter.input, at, None),
         LogicalPlan::Sort(sort) => (0, &sort.input, at, None),
         LogicalPlan::Limit(limit) => (0, &limit.input, at, None),
@@ -121,10 +118,14 @@ fn is_of_recursion(scan: &TableScan) -> bool {
     table.is_ok_and(|table| table.is::<CteWorkTable>())
 }
 
-/// Whether a plan has the columns of a table, so that its alias is not a user's for something else.
-fn is_whole(table: &Table, plan: &LogicalPlan) -> bool {
-    let names = plan.schema().fields().iter().map(|field| field.name().as_str());
-    table.sql_columns().map(|column| column.name).eq(names)
+/// The table with this name that is a plan: sessions over events, and persons with promoted columns over those without.
+/// `None` if the plan has other columns, so that the name is a user's for something else.
+fn planned(name: &str, plan: &LogicalPlan) -> Option<&'static Table> {
+    let table = [&SESSIONS, &PERSONS].into_iter().find(|table| table.name == name)?;
+    let mut names = plan.schema().fields().iter().map(|field| field.name().as_str());
+    let is_own = table.sql_columns().all(|column| names.next() == Some(&*column.name));
+    let is_rest = |name: &str| table.name == PERSONS.name && property_key(name).is_some();
+    (is_own && names.all(is_rest)).then_some(table)
 }
 
 /// The column that an expression is, under whatever name.
