@@ -292,8 +292,9 @@
 //! - No guesses at the password of a link lock out those who have it.
 //!   `http/routes/documents/unlock.rs`
 //! - No answer changes with the promotion of a property, wherever its rows are.
-//!   `query/events/promoted.rs`, `tests/server/promoted_columns.rs`
-//! - A column of a promoted property has one type for good, whichever projects promote it, and there are few of them.
+//!   `query/events/promoted.rs`, `tests/server/promoted_columns.rs`, `tests/server/promoted_persons.rs`
+//! - A column of a promoted property has one type for good in its table, whichever projects promote it, and there are few of
+//!   them.
 //!   `metadata/tests/promotions.rs`, `tests/server/promotions.rs`
 //! - Data that a public token can create is bounded, and displaces no existing data.
 //!   `metadata/tests/definitions.rs`

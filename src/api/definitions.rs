@@ -87,7 +87,7 @@ pub struct PropertyDefinition {
     pub notes: Notes,
 }
 
-/// A property of events with a column of its own in the events table.
+/// A property with a column of its own in the table of events or of persons.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct PromotedProperty {
     /// The key of the property.
@@ -97,6 +97,9 @@ pub struct PromotedProperty {
     pub r#type: String,
     /// The name of the column.
     pub column: String,
+    /// The table that has it: the property is one of its rows.
+    #[schemars(extend("enum" = ["events", "persons"]))]
+    pub table: String,
     /// When the project promoted it.
     pub created_at: String,
 }

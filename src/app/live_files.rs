@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
+
 use crate::error::OpenError;
 use crate::tables::table_specs;
 use weir_base::clock::Clock;
 use weir_event::dictionary;
 use weir_event::dictionary::{Column, Table};
 use weir_event::id::ProjectId;
-use weir_storage::delta::{DataFile, TableSpec};
+use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
 use weir_storage::tables::Tables;
 
 /// The column of the project in all tables.
@@ -67,6 +69,32 @@ impl LiveTables {
     }
 }
 
+/// The columns of the files of a table, read from its log; those of its specification if there is no table yet.
+///
+/// # Errors
+///
+/// The table cannot be opened.
+pub(crate) async fn columns(
+    tables: &Tables,
+    spec: TableSpec,
+    clock: &Clock,
+) -> Result<SchemaRef, OpenError> {
+    let own = Arc::clone(&spec.schema);
+    let table = opened(tables, spec, clock).await?;
+    Ok(table.map_or(own, |table| Arc::clone(&table.current().schema)))
+}
+
+/// A table as it is at its place; `None` if there is none yet.
+async fn opened(
+    tables: &Tables,
+    spec: TableSpec,
+    clock: &Clock,
+) -> Result<Option<DeltaTable>, OpenError> {
+    let place = tables.name(spec.name);
+    let files = tables.reading(spec.name).map_err(OpenError::io(Path::new(&place)))?;
+    Ok(files.open_existing(spec, clock.clone()).await?)
+}
+
 async fn files_of(
     described: &Table,
     spec: TableSpec,
@@ -74,8 +102,7 @@ async fn files_of(
     (project, clock): (ProjectId, &Clock),
 ) -> Result<LiveFiles, OpenError> {
     let place = tables.name(spec.name);
-    let files = tables.reading(spec.name).map_err(OpenError::io(Path::new(&place)))?;
-    let Some(table) = files.open_existing(spec, clock.clone()).await? else {
+    let Some(table) = opened(tables, spec, clock).await? else {
         return Ok(LiveFiles { place, ..LiveFiles::default() });
     };
     let version = table.current();

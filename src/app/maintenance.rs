@@ -311,6 +311,7 @@ impl Maintenance {
             if let Err(error) = self.identities.purge_projects(|| !shutdown.is_cancelled()) {
                 tracing::warn!(%error, "cannot remove the persons of deleted projects yet");
             }
+            self.promote_of_persons();
             let rests = self.person_tables.iter().map(|table| self.step_persons(table, shutdown));
             // The sum of what was done determines the pause; without anything, there is a look each tick.
             rest = rests.flatten().reduce(Duration::saturating_add).unwrap_or(tick);
@@ -378,10 +379,11 @@ impl Maintenance {
     /// Writes all changed persons into their tables, once they change no more. A failure leaves a table as it was; the
     /// next process continues. Blocks; do not call it on a thread of a runtime.
     pub fn close_persons(&self) {
+        self.promote_of_persons();
         self.person_tables.iter().for_each(|table| self.close_table(table));
     }
 
-    /// Writes the persons as of now into their tables. `false` if the shutdown began. Blocks; do not call it on a thread
+    /// Writes the persons as of now into their tables, with all promoted columns. `false` if the shutdown began. Blocks; do not call it on a thread
     /// of a runtime.
     ///
     /// # Errors
@@ -389,6 +391,7 @@ impl Maintenance {
     /// A table stays as it was.
     pub fn write_persons(&self, shutdown: &Shutdown) -> Result<bool, PersonsError> {
         let applied = self.identities.applied_sequence();
+        self.promote_of_persons();
         for table in &self.person_tables {
             let began = self.clock.monotonic();
             let written = table.write_until(applied, &|| shutdown.is_cancelled())?;

@@ -17,12 +17,13 @@ use crate::log::{EVENTS_TABLE, OpenLog, note_lost_persons, note_lost_rows, open_
 use crate::maintenance::images::IdentityImages;
 use crate::maintenance::{Maintenance, cohorts, projects, usage};
 use crate::node::{Node, Process};
-use crate::tables;
 use crate::tables::TablesAccess;
+use crate::{live_files, tables};
 use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_disk::{Disk, OsDisk};
 use weir_evaluation::Evaluator;
 use weir_event::geoip::Places;
+use weir_event::promotion::PromotedTable;
 use weir_identity::IdentityError;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
@@ -119,9 +120,21 @@ impl Stores {
 }
 
 impl Shard {
-    /// The columns of the events table, also those that projects have promoted and that other programs have added.
-    pub fn event_columns(&self) -> SchemaRef {
-        Arc::clone(&self.maintenance.store.table().current().schema)
+    /// The columns of a table, also those that projects have promoted and that other programs have added. That of persons
+    /// is read from its place: whoever writes it may take long.
+    ///
+    /// # Errors
+    ///
+    /// The table of persons cannot be opened.
+    pub async fn columns(&self, table: PromotedTable) -> Result<SchemaRef, OpenError> {
+        match table {
+            PromotedTable::Events => {
+                Ok(Arc::clone(&self.maintenance.store.table().current().schema))
+            }
+            PromotedTable::Persons => {
+                live_files::columns(&self.tables, TableOf::Persons.spec(), &self.node.clock).await
+            }
+        }
     }
 
     /// Starts the threads of the write path. Requests may arrive as soon as this returns; the replay of the log runs in

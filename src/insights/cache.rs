@@ -22,7 +22,7 @@ use crate::dependence::Dependence;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
-use weir_event::promotion::Promotion;
+use weir_event::promotion::{PromotedTable, Promotion};
 use weir_flags::cohorts::CohortSet;
 use weir_query::kernel::engine::Engine;
 
@@ -89,15 +89,17 @@ struct AsOf {
     cohorts: Option<Weak<CohortSet>>,
     /// The time before which no event is kept, if there is one.
     kept_from: Option<UnixMicros>,
-    /// The properties with columns, which SQL may name.
-    promotions: Vec<Promotion>,
+    /// The properties with columns, which SQL may name, by tables.
+    promotions: [Vec<Promotion>; PromotedTable::ALL.len()],
 }
 
 impl AsOf {
     fn now(engine: &Engine, project: ProjectId) -> Self {
-        let cohorts = engine.metadata().snapshot().cohort_set(project).map(Arc::downgrade);
+        let snapshot = engine.metadata().snapshot();
+        let cohorts = snapshot.cohort_set(project).map(Arc::downgrade);
         let kept_from = engine.kept_from(project);
-        let promotions = engine.metadata().snapshot().promotions(project).to_vec();
+        let promotions =
+            PromotedTable::ALL.map(|table| snapshot.promotions(project, table).to_vec());
         Self { latest: engine.latest_of(project), cohorts, kept_from, promotions }
     }
 

@@ -1,6 +1,9 @@
-//! Properties of events that projects promote to columns of the events table: [`PromotedProperty`]. The columns are those of
-//! all projects together, at most [`PROMOTIONS_MAX`], and each has one type, for good: a promotion of it with another type is
-//! refused, also by another project, and also after the last one has ended, because files have the column still.
+//! Properties of events and of persons that projects promote to columns of their table: [`PromotedProperty`]. The columns of
+//! a table are those of all projects together, at most [`PROMOTIONS_MAX`], and each has one type, for good: a promotion of it
+//! with another type is refused, also by another project, and also after the last one has ended, because files have the column
+//! still.
+
+use std::collections::BTreeMap;
 
 use crate::accounts::check_length;
 use crate::connection::Conn;
@@ -9,12 +12,12 @@ use crate::error::MetadataError;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_event::promotion::{KEY_MAX_CHARS, PROMOTIONS_MAX, Promotion};
-use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
+use weir_event::promotion::{KEY_MAX_CHARS, PROMOTIONS_MAX, PromotedTable, Promotion};
+use weir_event::schema::{PropertyType, promoted_column_name};
 
 mod operations;
 
-/// Properties with a column of another name, which every event has.
+/// Properties of events with a column of another name, which every event has.
 const ELSEWHERE: [(&str, &str); 10] = [
     ("$session_id", "session_id"),
     ("$window_id", "window_id"),
@@ -29,16 +32,21 @@ const ELSEWHERE: [(&str, &str); 10] = [
 ];
 
 stored! {
+    PromotedTable as String: |table| table.name().to_owned(), |name| {
+        PromotedTable::named(&name).ok_or_else(|| format!("no table of promotions: {name}"))
+    };
     PropertyType as String: |kind| kind.name().to_owned(), |name| {
         PropertyType::named(&name).ok_or_else(|| format!("no type of a column: {name}"))
     };
 }
 
 entity! {
-    /// A property of events that a project has promoted.
-    pub struct PromotedProperty in "promoted_properties" {
+    /// A property that a project has promoted.
+    pub struct PromotedProperty in "promotions" {
         /// The project.
         project: ProjectId as "project_id" [key],
+        /// The table that has the column.
+        table: PromotedTable as "of_table" [key],
         /// The key of the property.
         key: String [key],
         /// The type of its column.
@@ -49,33 +57,47 @@ entity! {
 }
 
 impl PromotedProperty {
+    /// Whether it is this property of this table.
+    pub(super) fn is_of(&self, table: PromotedTable, key: &str) -> bool {
+        self.table == table && self.key == key
+    }
+
     /// The property and the type of its column.
     pub fn promotion(&self) -> Promotion {
         Promotion { key: self.key.as_str().into(), kind: self.kind }
     }
 }
 
-/// The promoted properties of a project, by key.
+/// The promoted properties of a project, by table and key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Promotions {
     pub(super) rows: Vec<PromotedProperty>,
-    /// Their columns in the same order, but those that every event has by now.
-    pub(super) columns: Vec<Promotion>,
+    /// Their columns in the same order, but those that the table of every server has by now.
+    columns: BTreeMap<PromotedTable, Vec<Promotion>>,
 }
 
 impl Promotions {
     pub(super) fn new(mut rows: Vec<PromotedProperty>) -> Self {
-        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        rows.sort_by(|a, b| (a.table, &a.key).cmp(&(b.table, &b.key)));
+        let mut columns: BTreeMap<_, Vec<_>> = BTreeMap::new();
         // A later version may have a column of its own for a key.
-        let own = rows.iter().filter(|own| !Promotion::is_fixed(&own.key));
-        let columns = own.map(PromotedProperty::promotion).collect();
+        for own in rows.iter().filter(|own| !own.table.is_fixed(&own.key)) {
+            columns.entry(own.table).or_default().push(own.promotion());
+        }
         Self { rows, columns }
+    }
+
+    /// The columns of a table.
+    pub(super) fn columns(&self, table: PromotedTable) -> &[Promotion] {
+        self.columns.get(&table).map_or(&[], |own| own)
     }
 }
 
 /// A promotion that is asked for.
 #[derive(Clone, Debug)]
 pub struct NewPromotion {
+    /// The table that is to have the column.
+    pub table: PromotedTable,
     /// The key of the property.
     pub key: String,
     /// The type of the column.
@@ -84,7 +106,7 @@ pub struct NewPromotion {
     pub stored: Option<StoredColumn>,
 }
 
-/// A column of the events table.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredColumn {
     /// Its name, which may differ in case from that of the promotion.
@@ -93,13 +115,13 @@ pub struct StoredColumn {
     pub kind: String,
 }
 
-/// Checks the key of a property that is to get a column.
+/// Checks the key of a property that is to get a column of a table.
 ///
 /// # Errors
 ///
 /// It is empty, too long, a part of addresses that clients leave out, has control characters, or has a column that every
-/// event has.
-pub fn check_key(key: &str) -> Result<(), Violation> {
+/// row of the table has.
+pub fn check_key(table: PromotedTable, key: &str) -> Result<(), Violation> {
     if key.is_empty() {
         return Err(Violation::blank("key"));
     }
@@ -110,19 +132,23 @@ pub fn check_key(key: &str) -> Result<(), Violation> {
     if key.chars().any(char::is_control) {
         return Err(of_key("A key with control characters cannot have a column."));
     }
-    let fixed = Promotion::is_fixed(key).then(|| promoted_column_name(key));
-    let elsewhere = ELSEWHERE.iter().find(|(own, _)| *own == key);
+    let fixed = table.is_fixed(key).then(|| promoted_column_name(key));
+    let elsewhere = match table {
+        PromotedTable::Events => ELSEWHERE.iter().find(|(own, _)| *own == key),
+        PromotedTable::Persons => None,
+    };
     match fixed.or_else(|| elsewhere.map(|(_, column)| (*column).to_owned())) {
         Some(column) => Err(of_key(format!("The property {key} has a column already, {column}."))),
         None => Ok(()),
     }
 }
 
-/// Checks a promotion against the `columns` that are promoted already.
+/// Checks a promotion against the `columns` of its table that are promoted already.
 fn check_column(new: &NewPromotion, columns: &[Promotion]) -> Result<(), Violation> {
     let name = promoted_column_name(&new.key);
     let wanted = name.to_lowercase();
-    let fixed = PROMOTED.iter().map(|(key, kind)| (promoted_column_name(key), kind.name()));
+    let fixed =
+        new.table.fixed().iter().map(|(key, kind)| (promoted_column_name(key), kind.name()));
     let promoted = columns.iter().map(|own| (own.column(), own.kind.name()));
     let stored = new.stored.iter().map(|own| (own.name.clone(), own.kind.as_str()));
     for (own, kind) in fixed.chain(promoted).chain(stored) {
@@ -138,8 +164,10 @@ fn check_column(new: &NewPromotion, columns: &[Promotion]) -> Result<(), Violati
     }
     let is_known = columns.iter().any(|own| *own.key == *new.key);
     if !is_known && columns.len() >= PROMOTIONS_MAX {
-        let detail =
-            format!("The projects of a server promote at most {PROMOTIONS_MAX} properties.");
+        let detail = format!(
+            "The projects of a server promote at most {PROMOTIONS_MAX} properties of {}.",
+            new.table.name()
+        );
         return Err(Violation::general(detail));
     }
     Ok(())
@@ -155,7 +183,7 @@ pub(super) async fn all(
     only: Option<ProjectId>,
 ) -> Result<Vec<PromotedProperty>, MetadataError> {
     let select = PromotedProperty::select(
-        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, key",
+        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, of_table, key",
     );
     Ok(select.bind(only.map(|project| project.0)).fetch_all(connection).await?)
 }
@@ -163,6 +191,7 @@ pub(super) async fn all(
 #[cfg(test)]
 mod tests {
     use super::{NewPromotion, StoredColumn, check_column, check_key};
+    use weir_event::promotion::PromotedTable::{Events, Persons};
     use weir_event::promotion::{KEY_MAX_CHARS, PROMOTIONS_MAX, Promotion};
     use weir_event::schema::PropertyType;
 
@@ -170,7 +199,13 @@ mod tests {
     fn keys_are_checked() {
         let long = "x".repeat(KEY_MAX_CHARS);
         for key in ["plan", "$plan", "a b", " ", "ü", "P", long.as_str()] {
-            assert_eq!(check_key(key), Ok(()), "{key}");
+            assert_eq!(check_key(Events, key), Ok(()), "{key}");
+        }
+        for key in ["plan", "$os", "price", "$ip", "$group_4", long.as_str()] {
+            assert_eq!(check_key(Persons, key), Ok(()), "{key}");
+        }
+        for key in ["", ".", "..", "a\0b"] {
+            assert!(check_key(Persons, key).is_err(), "{key:?}");
         }
         let too_long = "ü".repeat(KEY_MAX_CHARS + 1);
         for (key, detail) in [
@@ -187,7 +222,7 @@ mod tests {
             ),
             ("$group_4", "The property $group_4 has a column already, group_4."),
         ] {
-            let violation = check_key(key).expect_err(key);
+            let violation = check_key(Events, key).expect_err(key);
             assert_eq!((violation.detail.as_str(), violation.attr), (detail, Some("key")));
         }
     }
@@ -197,7 +232,7 @@ mod tests {
     }
 
     fn new(key: &str, kind: PropertyType) -> NewPromotion {
-        NewPromotion { key: key.to_owned(), kind, stored: None }
+        NewPromotion { table: Events, key: key.to_owned(), kind, stored: None }
     }
 
     #[test]
@@ -215,6 +250,9 @@ mod tests {
         };
         assert_eq!(checked(&new("Plan", Text)), case("p_Plan", "p_plan"));
         assert_eq!(checked(&new("$OS", Text)), case("p_$OS", "p_$os"));
+        let of_persons = |key: &str| NewPromotion { table: Persons, ..new(key, Text) };
+        assert_eq!(checked(&of_persons("$OS")), Ok(()));
+        assert_eq!(checked(&of_persons("Plan")), case("p_Plan", "p_plan"));
         let stored = |name: &str, kind: &str| {
             let stored = StoredColumn { name: name.to_owned(), kind: kind.to_owned() };
             checked(&NewPromotion { stored: Some(stored), ..new("paid", Boolean) })
@@ -231,8 +269,12 @@ mod tests {
             (0..PROMOTIONS_MAX).map(|at| column(&format!("k{at}"), PropertyType::Text)).collect();
         assert!(check_column(&new("k7", PropertyType::Text), &columns).is_ok());
         assert!(check_column(&new("more", PropertyType::Text), &columns[1..]).is_ok());
-        let violation = check_column(&new("more", PropertyType::Text), &columns);
-        let detail = "The projects of a server promote at most 50 properties.";
-        assert_eq!(violation.map_err(|own| own.detail), Err(detail.to_owned()));
+        for table in [Events, Persons] {
+            let more = NewPromotion { table, ..new("more", PropertyType::Text) };
+            let violation = check_column(&more, &columns);
+            let of = table.name();
+            let detail = format!("The projects of a server promote at most 50 properties of {of}.");
+            assert_eq!(violation.map_err(|own| own.detail), Err(detail));
+        }
     }
 }

@@ -35,7 +35,7 @@ pub(super) const TABLES: [(&str, &str); 21] = [
     ("feature_flags", OWN),
     ("cohort_members", "cohort_id IN (SELECT id FROM cohorts WHERE project_id = $1)"),
     ("cohorts", OWN),
-    ("promoted_properties", OWN),
+    ("promotions", OWN),
     ("event_properties", OWN),
     ("property_definitions", OWN),
     ("definition_notes", OWN),

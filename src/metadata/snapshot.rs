@@ -27,7 +27,7 @@ use weir_event::id::ProjectId;
 use weir_event::pattern::PROJECT_MAX_STATES;
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;
-use weir_event::promotion::{Promotion, merged};
+use weir_event::promotion::{PromotedTable, Promotion, merged};
 use weir_flags::cohorts::{Cohort, CohortSet, Members};
 use weir_flags::definition::{DefinitionError, Stored};
 use weir_flags::set::{Entry, FlagSet};
@@ -177,9 +177,9 @@ impl Snapshot {
         self.actions.get(&project).map_or(&[], |actions| actions)
     }
 
-    /// The properties of events that a project has promoted to columns, by key.
-    pub fn promotions(&self, project: ProjectId) -> &[Promotion] {
-        self.promotions.get(&project).map_or(&[], |own| &own.columns)
+    /// The properties that a project has promoted to columns of a table, by key.
+    pub fn promotions(&self, project: ProjectId, table: PromotedTable) -> &[Promotion] {
+        self.promotions.get(&project).map_or(&[], |own| own.columns(table))
     }
 
     /// Whether there are projects of other organizations than this one.
@@ -187,21 +187,21 @@ impl Snapshot {
         self.projects().any(|project| project.organization != organization)
     }
 
-    /// The same as they are stored.
+    /// The same as they are stored, of all tables.
     pub fn promoted_properties(&self, project: ProjectId) -> &[PromotedProperty] {
         self.promotions.get(&project).map_or(&[], |own| &own.rows)
     }
 
-    /// The columns of the promoted properties of all projects, by key. Of two types the older one stays, though none is
-    /// promoted with another type than it has.
-    pub fn promoted_columns(&self) -> Vec<Promotion> {
-        let mut all: Vec<&PromotedProperty> =
-            self.promotions.values().flat_map(|own| &own.rows).collect();
+    /// The columns of a table for the promoted properties of all projects, by key. Of two types the older one stays, though
+    /// none is promoted with another type than it has.
+    pub fn promoted_columns(&self, table: PromotedTable) -> Vec<Promotion> {
+        let all = self.promotions.values().flat_map(|own| &own.rows);
+        let mut all: Vec<&PromotedProperty> = all.filter(|own| own.table == table).collect();
         all.sort_by(|a, b| {
             (a.created_at, a.project, &a.key).cmp(&(b.created_at, b.project, &b.key))
         });
         let columns: Vec<Promotion> = all.into_iter().map(PromotedProperty::promotion).collect();
-        merged(columns.iter().filter(|own| !Promotion::is_fixed(&own.key)))
+        merged(columns.iter().filter(|own| !table.is_fixed(&own.key)))
     }
 
     /// The settings shared by the flags of a project.

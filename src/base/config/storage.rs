@@ -68,8 +68,8 @@ pub struct StorageConfig {
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = time("100ms", "1d"))]
     pub vacuum_grace: Duration,
     /// Age at which a file of persons, or of their distinct ids, is rewritten, if one in 64 has changed, or any of at
-    /// most 16384; other files are rewritten after half of `deletion-interval`, and those of distinct ids after
-    /// six times this, if that is less [range: 10ms to 30d]
+    /// most 16384, or if it lacks the column of a promoted property; other files are rewritten after half of
+    /// `deletion-interval`, and those of distinct ids after six times this, if that is less [range: 10ms to 30d]
     #[arg(long, env = "WEIR_PERSONS_TABLE_INTERVAL", default_value = "5m", value_parser = time("10ms", "30d"))]
     pub persons_table_interval: Duration,
 }

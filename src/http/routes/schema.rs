@@ -13,13 +13,14 @@ use weir_app::live_files::{LiveFile, LiveFiles, LiveTables};
 use weir_app::views;
 use weir_base::error::Kind;
 use weir_event::dictionary;
-use weir_event::dictionary::{Availability, Column, EVENTS, TABLES, Table};
-use weir_event::promotion::Promotion;
+use weir_event::dictionary::{Availability, Column, TABLES, Table};
+use weir_event::promotion::{PromotedTable, Promotion};
 use weir_metadata::members::Level;
+use weir_query::kernel::view::View;
 
 input! {
     /// Every table and column, with type, meaning, unit and an example; promoted properties are among the columns of
-    /// events.
+    /// events and of persons.
     #[derive(Default)]
     pub struct List {
         /// Only the table with this name
@@ -43,8 +44,12 @@ impl Operation for List {
             None => TABLES.iter().collect(),
             Some(name) => vec![dictionary::table(name).ok_or_else(no_table)?],
         };
-        let more = more_columns(cx).await?;
-        Ok(Long(api::Schema { tables: tables.iter().map(|table| shown(table, &more)).collect() }))
+        let view = cx.app.engine.view(cx.who.project.id).await.map_err(problems::problem)?;
+        let mut described = Vec::new();
+        for table in tables {
+            described.push(shown(table, more_columns(&view, table).await?));
+        }
+        Ok(Long(api::Schema { tables: described }))
     }
 }
 
@@ -53,16 +58,17 @@ fn no_table() -> Problem {
     refused("table", "invalid_input", format!("There is no such table; there are {names}."))
 }
 
-/// Columns of the events of SQL that the dictionary does not list.
-async fn more_columns(cx: &Context<Principal>) -> Result<Vec<Column>, Problem> {
-    let view = cx.app.engine.view(cx.who.project.id).await.map_err(problems::problem)?;
-    let events = view.table(EVENTS.name).await.map_err(problems::problem)?;
-    let fields = events.schema().fields();
-    Ok(EVENTS.more_columns(fields.iter().map(AsRef::as_ref)))
+/// Columns of a table of SQL that the dictionary does not list.
+async fn more_columns(view: &View, table: &Table) -> Result<Vec<Column>, Problem> {
+    if PromotedTable::named(table.name).is_none() {
+        return Ok(Vec::new());
+    }
+    let rows = view.table(table.name).await.map_err(problems::problem)?;
+    let fields = rows.schema().fields();
+    Ok(table.more_columns(fields.iter().map(AsRef::as_ref)))
 }
 
-fn shown(table: &Table, more: &[Column]) -> api::Table {
-    let more = if table.name == EVENTS.name { more } else { &[] };
+fn shown(table: &Table, more: Vec<Column>) -> api::Table {
     let column = |column: Column| api::Column {
         r#type: column.kind.sql().to_owned(),
         nullable: column.is_nullable,
@@ -78,7 +84,7 @@ fn shown(table: &Table, more: &[Column]) -> api::Table {
         name: table.name.to_owned(),
         description: table.meaning.to_owned(),
         in_files: table.has_files,
-        columns: table.columns().into_iter().chain(more.iter().cloned()).map(column).collect(),
+        columns: table.columns().into_iter().chain(more).map(column).collect(),
     }
 }
 
@@ -103,12 +109,14 @@ impl Operation for Files {
         let tables = LiveTables::of(&app.shard.tables, project.id, clock).await;
         let mut tables = tables.map_err(|error| Problem::of(error.kind(), &error))?;
         // Views have those promoted columns that SQL has, whether or not files have them yet.
-        let promoted = snapshot.promoted_columns();
-        let own: Vec<_> = snapshot.promotions(project.id).iter().map(Promotion::field).collect();
-        for (_, live) in tables.tables.iter_mut().filter(|(table, _)| table.name == EVENTS.name) {
+        for (table, live) in &mut tables.tables {
+            let Some(of) = PromotedTable::named(table.name) else { continue };
+            let promoted = snapshot.promoted_columns(of);
+            let own = snapshot.promotions(project.id, of).iter();
+            let own: Vec<_> = own.map(Promotion::field).collect();
             let is_promoted = |name: &str| promoted.iter().any(|own| own.column() == name);
             live.more_columns.retain(|column| !is_promoted(&column.name));
-            live.more_columns.extend(EVENTS.more_columns(own.iter()));
+            live.more_columns.extend(table.more_columns(own.iter()));
         }
         let views = views::sql(project.id, &tables, clock.now());
         let views = views

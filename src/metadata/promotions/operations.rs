@@ -13,6 +13,7 @@ use crate::promotions::{NewPromotion, PromotedProperty, check_column, check_key}
 use crate::properties::{PropertyKind, PropertySeen};
 use crate::{Metadata, properties};
 use weir_event::id::ProjectId;
+use weir_event::promotion::PromotedTable;
 
 impl Metadata {
     /// Promotes a property of a project to a column in the name of `by`. Nothing changes if it is promoted with this type
@@ -21,26 +22,28 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::NotFound`] without such a user or project; [`MetadataError::Rejected`] for a key without a column of
-    /// its own (see [`check_key`]), for a column of another type or of a name that differs in case alone, and if there are as
-    /// many columns as there may be.
+    /// its own (see [`check_key`]), for a column of another type or of a name that differs in case alone, and if the table has
+    /// as many columns as there may be.
     pub async fn promote(
         &self,
         by: UserId,
         project: ProjectId,
         new: NewPromotion,
     ) -> Result<PromotedProperty, MetadataError> {
-        check_key(&new.key)?;
+        check_key(new.table, &new.key)?;
         let mut write = self.begin().await?;
         write.user(by)?;
         let base = Arc::clone(&write.base);
         base.project(project).ok_or(MetadataError::NotFound("project"))?;
         let known = base.promoted_properties(project);
-        if let Some(own) = known.iter().find(|own| own.key == new.key && own.kind == new.kind) {
+        let is_same =
+            |own: &&PromotedProperty| own.is_of(new.table, &new.key) && own.kind == new.kind;
+        if let Some(own) = known.iter().find(is_same) {
             return Ok(own.clone());
         }
-        check_column(&new, &base.promoted_columns())?;
-        let NewPromotion { key, kind, .. } = new;
-        let made = PromotedProperty { project, key, kind, created_at: self.now() };
+        check_column(&new, &base.promoted_columns(new.table))?;
+        let NewPromotion { table, key, kind, .. } = new;
+        let made = PromotedProperty { project, table, key, kind, created_at: self.now() };
         made.insert().execute(write.connection()).await?;
         write.log(project, Some(by), change(&made, true)).await?;
         let all: Vec<_> = known.iter().cloned().chain([made.clone()]).collect();
@@ -48,7 +51,7 @@ impl Metadata {
         Ok(made)
     }
 
-    /// Ends the promotion of a property of a project in the name of `by`.
+    /// Ends the promotion of a property of a project to a column of a table in the name of `by`.
     ///
     /// # Errors
     ///
@@ -57,17 +60,18 @@ impl Metadata {
         &self,
         by: UserId,
         project: ProjectId,
+        table: PromotedTable,
         key: &str,
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         write.user(by)?;
         let base = Arc::clone(&write.base);
         let known = base.promoted_properties(project);
-        let gone = known.iter().find(|own| own.key == key);
+        let gone = known.iter().find(|own| own.is_of(table, key));
         let gone = gone.ok_or(MetadataError::NotFound("promoted property"))?;
         gone.delete().execute(write.connection()).await?;
         write.log(project, Some(by), change(gone, false)).await?;
-        let kept: Vec<_> = known.iter().filter(|own| own.key != key).cloned().collect();
+        let kept: Vec<_> = known.iter().filter(|own| !own.is_of(table, key)).cloned().collect();
         write.commit_with(|next| next.put_promotions(project, kept)).await
     }
 }
@@ -76,7 +80,10 @@ impl Metadata {
 fn change(own: &PromotedProperty, is_promoted: bool) -> Change {
     let seen = PropertySeen {
         project: own.project,
-        kind: PropertyKind::Event,
+        kind: match own.table {
+            PromotedTable::Events => PropertyKind::Event,
+            PromotedTable::Persons => PropertyKind::Person,
+        },
         name: own.key.clone(),
         value_type: None,
     };

@@ -3,8 +3,11 @@
 use super::*;
 use crate::definitions::EventDefinition;
 use crate::flags::plain::PlainFields;
+use crate::promotions::PromotedProperty;
 use crate::properties::PropertyDefinition;
 use crate::sql;
+use weir_event::promotion::PromotedTable;
+use weir_event::schema::PropertyType;
 
 #[tokio::test]
 async fn migrations_apply_once() {
@@ -248,4 +251,29 @@ async fn older_databases_get_room_for_documents() {
     metadata.close().await;
     let again = place.open(Clock::test(START)).await.expect("open again");
     assert_eq!(again.snapshot().actions(PROJECT), [made]);
+}
+
+/// Only properties of events used to be promoted.
+#[tokio::test]
+async fn promotions_of_older_schemas_are_of_events() {
+    let place = of_before(
+        210,
+        &[
+            "INSERT INTO promoted_properties (project_id, key, kind, created_at)
+             VALUES (1, 'plan', 'text', 5)",
+            "INSERT INTO promoted_properties (project_id, key, kind, created_at)
+             VALUES (1, 'A b', 'number', 6)",
+        ],
+    )
+    .await;
+    let metadata = place.open(Clock::test(START)).await.expect("open");
+    let old = |key: &str, kind, at| PromotedProperty {
+        project: PROJECT,
+        table: PromotedTable::Events,
+        key: key.to_owned(),
+        kind,
+        created_at: UnixMicros(at),
+    };
+    let expected = [old("A b", PropertyType::Double, 6), old("plan", PropertyType::Text, 5)];
+    assert_eq!(metadata.snapshot().promoted_properties(PROJECT), expected);
 }

@@ -1,9 +1,12 @@
-//! Promoted properties: who has which columns, in the snapshot and on disk, and that a column has one type for all projects.
+//! Promoted properties: who has which columns of which table, in the snapshot and on disk, and that a column has one type for
+//! all projects.
 
 use super::*;
 use crate::activity::ActivityFilter;
 use crate::promotions::{NewPromotion, PromotedProperty, StoredColumn};
+use crate::properties::{PropertyKind, PropertySeen};
 use crate::tests::place::Database;
+use weir_event::promotion::PromotedTable::{Events, Persons};
 use weir_event::promotion::{PROMOTIONS_MAX, Promotion};
 use weir_event::schema::PropertyType;
 use weir_event::schema::PropertyType::{Boolean, Double, Text};
@@ -11,7 +14,11 @@ use weir_event::schema::PropertyType::{Boolean, Double, Text};
 const SECOND: ProjectId = ProjectId(2);
 
 fn new(key: &str, kind: PropertyType) -> NewPromotion {
-    NewPromotion { key: key.to_owned(), kind, stored: None }
+    NewPromotion { table: Events, key: key.to_owned(), kind, stored: None }
+}
+
+fn new_of_persons(key: &str, kind: PropertyType) -> NewPromotion {
+    NewPromotion { table: Persons, ..new(key, kind) }
 }
 
 fn column(key: &str, kind: PropertyType) -> Promotion {
@@ -35,7 +42,7 @@ impl Bench {
     }
 
     fn columns(&self) -> Vec<Promotion> {
-        self.metadata.snapshot().promoted_columns()
+        self.metadata.snapshot().promoted_columns(Events)
     }
 }
 
@@ -61,20 +68,23 @@ async fn projects_promote_properties_and_stop_that() {
     assert_eq!(again.expect("it is there"), plan, "as it was");
     bench.check_snapshot().await;
     let snapshot = bench.metadata.snapshot();
-    assert_eq!(snapshot.promotions(PROJECT), [column("a b", Double), column("plan", Text)]);
-    assert_eq!(snapshot.promotions(SECOND), [column("paid", Boolean), column("plan", Text)]);
-    assert!(snapshot.promotions(ProjectId(9)).is_empty());
+    assert_eq!(snapshot.promotions(PROJECT, Events), [column("a b", Double), column("plan", Text)]);
+    assert_eq!(
+        snapshot.promotions(SECOND, Events),
+        [column("paid", Boolean), column("plan", Text)]
+    );
+    assert!(snapshot.promotions(ProjectId(9), Events).is_empty());
     let all = [column("a b", Double), column("paid", Boolean), column("plan", Text)];
-    assert_eq!(snapshot.promoted_columns(), all);
+    assert_eq!(snapshot.promoted_columns(Events), all);
 
-    bench.metadata.demote(USER, PROJECT, "plan").await.expect("ended");
+    bench.metadata.demote(USER, PROJECT, Events, "plan").await.expect("ended");
     assert_eq!(bench.columns(), all, "the other project has it still");
-    bench.metadata.demote(USER, SECOND, "plan").await.expect("ended");
-    bench.metadata.demote(USER, SECOND, "paid").await.expect("ended");
+    bench.metadata.demote(USER, SECOND, Events, "plan").await.expect("ended");
+    bench.metadata.demote(USER, SECOND, Events, "paid").await.expect("ended");
     assert_eq!(bench.columns(), [column("a b", Double)]);
     bench.check_snapshot().await;
     for (project, key) in [(SECOND, "plan"), (SECOND, "a b"), (PROJECT, "plan")] {
-        let none = bench.metadata.demote(USER, project, key).await;
+        let none = bench.metadata.demote(USER, project, Events, key).await;
         assert_eq!(kind(none), Kind::NotFound, "{project} {key}");
     }
 }
@@ -117,11 +127,11 @@ async fn the_columns_of_a_server_are_counted() {
     bench.promote(SECOND, "key 0", Text).await.expect("a column that is there");
     for project in [PROJECT, SECOND] {
         let refused = told(bench.promote(project, "more", Text).await);
-        assert_eq!(refused, "The projects of a server promote at most 50 properties.");
+        assert_eq!(refused, "The projects of a server promote at most 50 properties of events.");
     }
-    bench.metadata.demote(USER, PROJECT, "key 0").await.expect("ended");
+    bench.metadata.demote(USER, PROJECT, Events, "key 0").await.expect("ended");
     assert_eq!(code(bench.promote(PROJECT, "more", Text).await), "invalid_input");
-    bench.metadata.demote(USER, SECOND, "key 0").await.expect("ended");
+    bench.metadata.demote(USER, SECOND, Events, "key 0").await.expect("ended");
     bench.promote(PROJECT, "more", Text).await.expect("there is room");
     assert_eq!(bench.columns().len(), PROMOTIONS_MAX);
     bench.check_snapshot().await;
@@ -132,7 +142,7 @@ async fn promotions_are_in_the_log_of_changes() {
     let bench = Bench::started().await;
     bench.promote(PROJECT, "plan", Text).await.expect("promoted");
     bench.promote(PROJECT, "plan", Text).await.expect("nothing new");
-    bench.metadata.demote(USER, PROJECT, "plan").await.expect("ended");
+    bench.metadata.demote(USER, PROJECT, Events, "plan").await.expect("ended");
     let page = bench.metadata.activity(PROJECT, &ActivityFilter::default(), 9, 0).await;
     let page = page.expect("entries");
     let entries: Vec<_> = page
@@ -175,9 +185,65 @@ async fn other_servers_see_the_columns() {
     // It reads first what the other has written.
     let refused = other.promote(USER, PROJECT, new("plan", Double)).await;
     assert_eq!(told(refused), "The column p_plan is text, and stays it.");
-    assert_eq!(other.snapshot().promotions(PROJECT), [column("plan", Text)]);
-    bench.metadata.demote(USER, PROJECT, "plan").await.expect("ended");
+    assert_eq!(other.snapshot().promotions(PROJECT, Events), [column("plan", Text)]);
+    bench.metadata.demote(USER, PROJECT, Events, "plan").await.expect("ended");
     other.refresh().await.expect("refresh");
-    assert!(other.snapshot().promoted_columns().is_empty());
+    assert!(other.snapshot().promoted_columns(Events).is_empty());
     assert_eq!(bench.metadata.snapshot(), other.snapshot());
+}
+
+/// Goal: the tables have nothing in common: neither keys, nor types, nor cases, nor the number of columns.
+#[tokio::test]
+async fn tables_have_their_own_columns() {
+    let bench = Bench::started().await;
+    bench.with_second().await;
+    let persons = async |project, key: &str, kind| {
+        bench.metadata.promote(USER, project, new_of_persons(key, kind)).await
+    };
+    bench.promote(PROJECT, "plan", Text).await.expect("promoted");
+    let made = persons(PROJECT, "plan", Double).await.expect("the other table");
+    assert_eq!((made.table, made.kind), (Persons, Double));
+    assert_eq!(persons(PROJECT, "plan", Double).await.expect("it is there"), made);
+    persons(PROJECT, "$os", Text).await.expect("no column of every server");
+    persons(SECOND, "Seats", Text).await.expect("promoted");
+    bench.promote(SECOND, "seats", Text).await.expect("no matter what persons have");
+    let stays = "The column p_plan is number, and stays it.";
+    assert_eq!(told(persons(SECOND, "plan", Text).await), stays);
+    let case = "The column p_seats would differ in case alone from p_Seats.";
+    assert_eq!(told(persons(PROJECT, "seats", Text).await), case);
+    bench.check_snapshot().await;
+    let snapshot = bench.metadata.snapshot();
+    assert_eq!(snapshot.promotions(PROJECT, Events), [column("plan", Text)]);
+    let of_persons = [column("$os", Text), column("plan", Double)];
+    assert_eq!(snapshot.promotions(PROJECT, Persons), of_persons);
+    assert_eq!(snapshot.promoted_columns(Events), [column("plan", Text), column("seats", Text)]);
+    let all = [column("$os", Text), column("Seats", Text), column("plan", Double)];
+    assert_eq!(snapshot.promoted_columns(Persons), all);
+    let rows = snapshot.promoted_properties(PROJECT).iter();
+    let rows: Vec<_> = rows.map(|own| (own.table, own.key.as_str())).collect();
+    assert_eq!(rows, [(Events, "plan"), (Persons, "$os"), (Persons, "plan")]);
+
+    for number in 3..PROMOTIONS_MAX {
+        persons(PROJECT, &format!("key {number}"), Text).await.expect("promoted");
+    }
+    let refused = told(persons(PROJECT, "more", Text).await);
+    assert_eq!(refused, "The projects of a server promote at most 50 properties of persons.");
+    bench.promote(PROJECT, "more", Text).await.expect("events have room");
+
+    bench.metadata.demote(USER, PROJECT, Events, "plan").await.expect("ended");
+    let snapshot = bench.metadata.snapshot();
+    assert!(snapshot.promotions(PROJECT, Persons).contains(&column("plan", Double)));
+    let none = bench.metadata.demote(USER, PROJECT, Events, "$os").await;
+    assert_eq!(kind(none), Kind::NotFound);
+    bench.metadata.demote(USER, PROJECT, Persons, "plan").await.expect("ended");
+    bench.check_snapshot().await;
+    let page = bench.metadata.activity(PROJECT, &ActivityFilter::default(), 9, 0).await;
+    let newest = &page.expect("entries").entries[..2];
+    let items: Vec<_> = newest.iter().map(|own| own.item.clone()).collect();
+    let expected = [PropertyKind::Person, PropertyKind::Event].map(|kind| {
+        let name = "plan".to_owned();
+        let seen = PropertySeen { project: PROJECT, kind, name, value_type: None };
+        crate::properties::id(&seen).to_string()
+    });
+    assert_eq!(items, expected);
 }

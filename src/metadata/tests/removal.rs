@@ -45,7 +45,7 @@ const ROWS: [&str; 22] = [
      VALUES ('e{p}', {p}, 'event', 1, '[]', FALSE)",
     "INSERT INTO event_usage (definition, day, count) VALUES ('e{p}', 19000, 1)",
     "INSERT INTO property_definitions (id, project_id, kind, group_type_index, name) VALUES ('p{p}', {p}, 1, -1, 'key')",
-    "INSERT INTO promoted_properties (project_id, key, kind, created_at) VALUES ({p}, 'key', 'text', 1)",
+    "INSERT INTO promotions (project_id, of_table, key, kind, created_at) VALUES ({p}, 'events', 'key', 'text', 1)",
     "INSERT INTO event_properties (project_id, event, property) VALUES ({p}, 'event', 'key')",
     "INSERT INTO definition_notes (definition, project_id, verified, hidden, updated_at, default_columns)
      VALUES ('e{p}', {p}, FALSE, FALSE, 1, '[]')",

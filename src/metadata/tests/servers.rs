@@ -9,6 +9,7 @@ use crate::cohorts::{CohortPatch, NewCohort};
 use crate::promotions::NewPromotion;
 use crate::tests::place::{Database, Server, patiently};
 use weir_event::predicate::Matching;
+use weir_event::promotion::PromotedTable;
 use weir_event::schema::PropertyType;
 
 async fn on_postgres() -> Bench {
@@ -272,12 +273,14 @@ async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut S
         9 => {
             let key = format!("key {}", round % 5);
             let kind = PropertyType::ALL[random.random_range(0..3)];
+            let table = PromotedTable::ALL[random.random_range(0..2)];
+            let new = NewPromotion { table, key, kind, stored: None };
             // Refused, if another project has it with another type.
-            let _ = metadata.promote(USER, of, NewPromotion { key, kind, stored: None }).await;
+            let _ = metadata.promote(USER, of, new).await;
         }
         10 => {
-            if let Some(own) = snapshot.promotions(of).first() {
-                let _ = metadata.demote(USER, of, &own.key).await;
+            if let Some(own) = snapshot.promoted_properties(of).first() {
+                let _ = metadata.demote(USER, of, own.table, &own.key).await;
             }
         }
         _ => drop(metadata.create_flag(of, USER, new(&format!("f{round}"))).await.expect("new")),

@@ -1,7 +1,7 @@
-//! Properties of events that a project has promoted to columns. A column is a function of the JSON text ([`value`]): files
-//! are written with its values ([`derived`]), a scan computes it for rows of other files and in memory ([`Promoted`]), and
-//! a plan that contains the function reads the column instead ([`PromotedColumns`]). So answers are the same before and
-//! after.
+//! Properties that a project has promoted to columns. A column is a function of the JSON text ([`value`]), and files are
+//! written with its values ([`derived`]). A scan of events computes it for rows of other files and in memory ([`Promoted`]),
+//! and a plan that contains the function reads the column instead ([`PromotedColumns`]). Of persons, of which a scan reads
+//! single properties anyway, SQL has the function ([`in_plan`]). So answers are the same before and after.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::prelude::col;
 
+use crate::events::event_property::json_text;
 use crate::functions::json::AS_TEXT;
 use crate::functions::json_property::json_property;
 use crate::functions::text_number::{DOUBLE, number};
@@ -31,7 +32,7 @@ use crate::kernel::lineage::origin_of_both;
 use crate::kernel::rewritten::map_named;
 use weir_event::dictionary;
 use weir_event::dictionary::EVENTS;
-use weir_event::promotion::Promotion;
+use weir_event::promotion::{PromotedTable, Promotion};
 use weir_event::schema::PropertyType::{Boolean, Double, Text};
 use weir_event::schema::{PropertyType, column};
 use weir_storage::delta::DataFile;
@@ -49,8 +50,16 @@ const FORMULAS: u32 = 1;
 
 /// The value of the column of a property, from the column `properties`.
 fn value(promotion: &Promotion) -> Expr {
-    let text = json_property(col(PROPERTIES), &promotion.key);
-    match promotion.kind {
+    typed(json_property(col(PROPERTIES), &promotion.key), promotion.kind)
+}
+
+/// The same in a plan, under the name of the column.
+pub(crate) fn in_plan(promotion: &Promotion) -> Expr {
+    typed(json_text(&promotion.key), promotion.kind).alias(promotion.column())
+}
+
+fn typed(text: Expr, kind: PropertyType) -> Expr {
+    match kind {
         Text => text,
         Double => number(text),
         Boolean => truth(text),
@@ -72,22 +81,24 @@ pub fn fitting(promotions: &[Promotion], table: &Schema) -> Vec<Promotion> {
     promotions.iter().filter(fits).cloned().collect()
 }
 
-/// The columns for the writer of files.
+/// The columns for the writer of files of a table.
 ///
 /// # Errors
 ///
 /// A function has no form in plans: a bug.
-pub fn derived(promotions: &[Promotion]) -> Result<Derived> {
+pub fn derived(table: PromotedTable, promotions: &[Promotion]) -> Result<Derived> {
+    let table = table.described();
     let column = |promotion: &Promotion| {
         let field = promotion.field();
-        let field = match EVENTS.file_description(field.name()) {
+        let field = match table.file_description(field.name()) {
             Some(text) => dictionary::with_description(&Arc::new(field), text),
             None => field,
         };
         Ok(DerivedColumn { field: Arc::new(field), values: derivation(promotion)? })
     };
     let columns = promotions.iter().map(column).collect::<Result<Vec<_>>>()?;
-    Ok(Derived { formulas: FORMULAS, source: column::PROPERTIES, columns: columns.into() })
+    let source = table.files_schema().index_of(PROPERTIES)?;
+    Ok(Derived { formulas: FORMULAS, source, columns: columns.into() })
 }
 
 /// The values of a column from the texts of `properties`.

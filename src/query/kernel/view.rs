@@ -43,6 +43,7 @@ use crate::persons::person_numbers::PersonNumbers;
 use crate::persons::tables::person_tables;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
+use weir_event::promotion::PromotedTable;
 use weir_event::schema::column;
 use weir_identity::deletions::Deletions;
 use weir_identity::overrides::Overrides;
@@ -117,11 +118,13 @@ impl View {
         let Sources { store, metadata, .. } = sources;
         let State { persons, overrides, deletions, events: snapshot, projects, at } = state;
         let kept_from = projects.project(project).and_then(|own| own.kept_from(at));
-        let tables_of_persons = person_tables(&persons, project, sources.persons.clone());
+        let of_persons = projects.promotions(project, PromotedTable::Persons);
+        let tables_of_persons =
+            person_tables(&persons, project, sources.persons.clone(), of_persons)?;
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
         let own = snapshot.clone();
-        let promotions = projects.promotions(project);
+        let promotions = projects.promotions(project, PromotedTable::Events);
         let shown = Shown { deletions, kept_from, promotions };
         let tables = event_tables(store, own, project, &persons, overrides, shown)?;
         let EventTables { plain: events, numbered: numbered_events, promotions } = tables;

@@ -150,6 +150,9 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::keys;
+    use crate::persons::tables::{persons_schema, with_columns};
+    use weir_event::promotion::Promotion;
+    use weir_event::schema::PropertyType;
 
     /// Goal: a plan has only some properties if it names each of them, and all if it may need more.
     #[tokio::test]
@@ -218,6 +221,40 @@ mod tests {
             for plan in [state.optimize(&plan).unwrap(), plan] {
                 assert_eq!(keys(&plan).unwrap(), None, "{sql}\n{plan}");
             }
+        }
+    }
+    /// Goal: the columns of promoted properties ask for no more than these properties.
+    #[tokio::test]
+    async fn promoted_columns_ask_for_their_properties() {
+        let mut context = SessionContext::new();
+        datafusion_functions_json::register_all(&mut context).unwrap();
+        let promotions = [("plan", PropertyType::Text), ("a b", PropertyType::Double)];
+        let promotions = promotions.map(|(key, kind)| Promotion { key: key.into(), kind }).to_vec();
+        let persons = Arc::new(EmptyTable::new(persons_schema()));
+        let persons = with_columns(persons, &promotions).unwrap();
+        context.register_table("persons", persons).unwrap();
+        let some: [(&str, &[&str]); 6] = [
+            ("SELECT count(*) FROM persons", &[]),
+            ("SELECT id, number FROM persons WHERE is_identified", &[]),
+            ("SELECT p_plan, count(*) FROM persons GROUP BY 1", &["plan"]),
+            ("SELECT uuid FROM persons WHERE \"p_a%20b\" > 5 ORDER BY p_plan", &["a b", "plan"]),
+            (
+                "SELECT p.p_plan FROM persons p JOIN persons q ON p.id = q.id WHERE json_as_text(q.properties, 'x') = '1'",
+                &["plan", "x"],
+            ),
+            ("SELECT n FROM (SELECT uuid, p_plan AS n FROM persons) AS s", &["plan"]),
+        ];
+        for (sql, expected) in some {
+            let state = context.state();
+            let plan = state.create_logical_plan(sql).await.unwrap();
+            let expected: BTreeSet<String> = expected.iter().map(|key| (*key).to_owned()).collect();
+            let plan = state.optimize(&plan).unwrap();
+            assert_eq!(keys(&plan).unwrap(), Some(expected.clone()), "{sql}\n{plan}");
+        }
+        for sql in ["SELECT * FROM persons", "SELECT p_plan, properties FROM persons"] {
+            let state = context.state();
+            let plan = state.create_logical_plan(sql).await.unwrap();
+            assert_eq!(keys(&state.optimize(&plan).unwrap()).unwrap(), None, "{sql}");
         }
     }
 }

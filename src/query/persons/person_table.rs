@@ -3,7 +3,7 @@
 //! its own [`TableOf`], with its own commits.
 //!
 //! A piece is a range of persons with a file (`span`). It is written anew when enough of its persons have changed
-//! since, or when it has what was deleted (`pieces`), and each commit replaces the files of such ranges, so the table
+//! since, when it has what was deleted, or when it lacks the column of a promoted property (`pieces`), and each commit replaces the files of such ranges, so the table
 //! is always whole. Who has changed is known from a change feed of the identity store; at the start, files of an
 //! earlier process are compared with the store, unless that ended in order. A reader takes the files with all who
 //! have changed since, whose rows it reads from the store, and so sees everybody as of one moment.
@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
@@ -37,6 +38,7 @@ use weir_identity::person_set::{PersonKey, PersonSet};
 use weir_identity::store::Identities;
 use weir_identity::view::{Flow, View};
 use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
+use weir_storage::derived::Derived;
 use weir_storage::tables::Tables;
 
 pub use crate::persons::person_table::error::PersonsError;
@@ -213,7 +215,8 @@ impl PersonTable {
     }
 
     /// Does what is most worth to be done: looks who has changed since the file of an earlier process was written, or
-    /// writes a file anew that enough persons have changed of, or that has what was deleted. Nothing if `stop` says so.
+    /// writes a file anew that enough persons have changed of, that has what was deleted, or that lacks columns. Nothing if
+    /// `stop` says so.
     ///
     /// # Errors
     ///
@@ -255,21 +258,32 @@ impl PersonTable {
     ///
     /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
     pub fn write(&self, stop: Stop<'_>) -> Result<Option<Written>, PersonsError> {
-        self.write_until(u64::MAX, stop)
+        self.write_rest(u64::MAX, false, stop)
     }
 
-    /// Writes all that is not as of this sequence, which the store has applied, or of a later one: each file at most
-    /// once. Gives how much that was; `None` for nothing, or if `stop` said so.
+    /// Writes all that is not as of this sequence, which the store has applied, or of a later one, or that lacks columns:
+    /// each file at most once. Gives how much that was; `None` for nothing, or if `stop` said so.
     ///
     /// # Errors
     ///
     /// See [`PersonTable::write`].
     pub fn write_until(&self, until: u64, stop: Stop<'_>) -> Result<Option<Written>, PersonsError> {
+        self.write_rest(until, true, stop)
+    }
+
+    fn write_rest(
+        &self,
+        until: u64,
+        is_filling: bool,
+        stop: Stop<'_>,
+    ) -> Result<Option<Written>, PersonsError> {
         self.with_table(|table| {
             let (mut all, mut is_any) = (Written::default(), false);
             loop {
                 let applied = self.pieces.look(self.clock.now())?.applied_sequence()?;
-                let Some(job) = self.pieces.rest(applied, until, &self.renewal) else { break };
+                let Some(job) = self.pieces.rest(applied, until, is_filling, &self.renewal) else {
+                    break;
+                };
                 if job.need == Need::Unverified {
                     self.verify(table, &job, stop)?;
                 } else if let Some(written) = self.renew(table, &job, stop)? {
@@ -302,6 +316,39 @@ impl PersonTable {
             Ok(())
         })?;
         Ok(written)
+    }
+
+    /// The columns of the table, also those that it got later.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub fn columns_of_table(&self) -> Result<SchemaRef, PersonsError> {
+        self.with_table(|table| Ok(Arc::clone(&table.current().schema)))
+    }
+
+    /// The columns of files that are computed.
+    pub fn derived(&self) -> Derived {
+        self.pieces.derived()
+    }
+
+    /// Adds columns to the table as far as it lacks them. Files have them from now on, and those from before are written
+    /// anew one by one, see [`PersonTable::step`].
+    ///
+    /// # Errors
+    ///
+    /// The table has one of them with another type, or cannot be changed; files are as before then.
+    pub fn derive(&self, derived: Derived) -> Result<(), PersonsError> {
+        self.with_table(|table| {
+            self.runtime.block_on(table.add_columns(&derived.fields()))?;
+            self.pieces.derive(derived, self.clock.now());
+            Ok(())
+        })
+    }
+
+    /// Which table it is.
+    pub fn kind(&self) -> TableOf {
+        self.kind
     }
 
     /// The name of the table.
@@ -469,8 +516,9 @@ impl PersonTable {
         let projects = self.projects(&job.range);
         let (kind, rows_max) = (self.kind, self.renewal.rows_max);
         let (runtime, moment) = (&self.runtime, view.moment()?);
+        let columns = (table, self.pieces.derived());
         let mut writing =
-            Writing::new(kind, table, runtime, &job.range, (through, moment), rows_max);
+            Writing::new(kind, columns, runtime, &job.range, (through, moment), rows_max);
         let files_max = if job.files.is_empty() { FILES_MAX } else { usize::MAX };
         if !writing.write(view, projects, files_max, stop)? {
             return Ok(None);

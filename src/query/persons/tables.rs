@@ -9,18 +9,21 @@ use arrow::array::{
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
-use datafusion::error::DataFusionError;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{LogicalPlanBuilder, TableSource};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableSource};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::prelude::ident;
 use tokio::sync::mpsc::Sender;
 
+use crate::events::promoted;
 use crate::persons::person_scan::PersonsProvider;
 use crate::persons::person_table::PersonTable;
 use weir_event::dictionary;
 use weir_event::id::ProjectId;
+use weir_event::promotion::Promotion;
 use weir_identity::IdentityError;
 use weir_identity::person::Group;
 use weir_identity::view::{Flow, View};
@@ -40,14 +43,20 @@ impl PersonsProvider {
     }
 }
 
-/// The tables of `project`, by name. Persons are read from a table, if there is one.
+/// The tables of `project`, by name. Persons are read from a table, if there is one, and have the columns of promotions.
+///
+/// # Errors
+///
+/// A bug in the plan of the view.
 pub(crate) fn person_tables(
     view: &Arc<View>,
     project: ProjectId,
     table: Option<Arc<PersonTable>>,
-) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+    promotions: &[Promotion],
+) -> Result<Vec<(&'static str, Arc<dyn TableProvider>)>> {
     let persons = PersonsProvider::new(Arc::clone(view), project, table);
-    let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
+    let persons = with_columns(Arc::new(persons), promotions)?;
+    let mut tables = vec![(dictionary::PERSONS.name, persons)];
     let others =
         [(Part::DistinctIds, dictionary::PERSON_DISTINCT_IDS), (Part::Groups, dictionary::GROUPS)];
     for (part, table) in others {
@@ -57,7 +66,23 @@ pub(crate) fn person_tables(
             tables.push((name, Arc::new(table)));
         }
     }
-    tables
+    Ok(tables)
+}
+
+/// The persons with the columns of promotions, computed from `properties`: so a scan reads only those properties of which a
+/// query has the columns, as it does for any other access.
+pub(crate) fn with_columns(
+    persons: Arc<dyn TableProvider>,
+    promotions: &[Promotion],
+) -> Result<Arc<dyn TableProvider>> {
+    if promotions.is_empty() {
+        return Ok(persons);
+    }
+    let source = provider_as_source(persons);
+    let persons = LogicalPlanBuilder::scan(dictionary::PERSONS.name, source, None)?;
+    let own = persons.schema().columns().into_iter().map(Expr::Column);
+    let all: Vec<Expr> = own.chain(promotions.iter().map(promoted::in_plan)).collect();
+    Ok(Arc::new(ViewTable::new(persons.project(all)?.build()?, None)))
 }
 
 /// The rows of `persons` with the columns that conditions on persons read
@@ -66,10 +91,8 @@ pub(crate) fn person_tables(
 /// # Errors
 ///
 /// The table is another one: a bug.
-pub fn rows_of_persons(
-    persons: Arc<dyn TableSource>,
-) -> datafusion::error::Result<LogicalPlanBuilder> {
-    LogicalPlanBuilder::scan("persons", persons, None)?.project([
+pub fn rows_of_persons(persons: Arc<dyn TableSource>) -> Result<LogicalPlanBuilder> {
+    LogicalPlanBuilder::scan(dictionary::PERSONS.name, persons, None)?.project([
         ident("uuid").alias("id"),
         ident("created_at"),
         ident("is_identified"),
@@ -123,7 +146,7 @@ impl PartitionStream for Scan {
 /// Where batches go.
 struct Out {
     schema: SchemaRef,
-    sender: Sender<datafusion::error::Result<RecordBatch>>,
+    sender: Sender<Result<RecordBatch>>,
 }
 
 impl Out {
@@ -137,7 +160,11 @@ impl Out {
     }
 }
 
-fn send_distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+fn send_distinct_ids(
+    view: &View,
+    project: ProjectId,
+    out: &Out,
+) -> std::result::Result<(), IdentityError> {
     let mut rows = 0;
     let mut ids = StringViewBuilder::new();
     let mut persons = StringViewBuilder::new();
@@ -169,7 +196,11 @@ fn send_distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), I
     Ok(())
 }
 
-fn send_groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+fn send_groups(
+    view: &View,
+    project: ProjectId,
+    out: &Out,
+) -> std::result::Result<(), IdentityError> {
     let (mut rows, mut bytes) = (0, 0);
     let mut types = Int64Builder::new();
     let mut keys = StringViewBuilder::new();

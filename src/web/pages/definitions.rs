@@ -9,6 +9,7 @@ use crate::chart::spark::spark;
 use crate::parts;
 use crate::parts::{clipped, page, query};
 use weir_api::definitions::{EventDefinition, Notes, PromotedProperty, PropertyDefinition};
+use weir_event::promotion::PromotedTable;
 
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -17,7 +18,7 @@ const NAME_MAX_CHARS: usize = 120;
 const TEXT_MAX_CHARS: usize = 300;
 
 /// API name of persons as owners of properties.
-const PERSONS: &str = "person";
+pub const PERSONS: &str = "person";
 
 /// Types of values: the API's name and the displayed one.
 const TYPES: [(&str, &str); 5] = [
@@ -197,10 +198,10 @@ pub fn property(project: i64, definition: &PropertyDefinition, can_write: bool) 
     }
 }
 
-/// The column of a property of events, and the form that promotes it to one, or stops that.
+/// The column of a property of a table's rows, and the form that promotes it to one, or stops that.
 pub fn column(
     project: i64,
-    definition: &PropertyDefinition,
+    (table, definition): (PromotedTable, &PropertyDefinition),
     promoted: Option<&PromotedProperty>,
     can_write: bool,
 ) -> Markup {
@@ -224,7 +225,7 @@ pub fn column(
                     }
                 }
                 None => {
-                    p { "A column of its own makes queries for this property faster, and gives it to files and BI tools. Its type is for good." }
+                    p { (gain(table)) " Its type is for good." }
                     form class="bar" method="post" action=(action) {
                         input type="hidden" name="do" value="promote";
                         label { "Type of the column" select name="type" {
@@ -238,7 +239,19 @@ pub fn column(
     }
 }
 
-/// Definitions of properties of events, or of persons; `promoted` has those of events with a column.
+/// What a column is good for.
+fn gain(table: PromotedTable) -> &'static str {
+    match table {
+        PromotedTable::Events => {
+            "A column of its own makes queries for this property faster, and gives it to files and BI tools."
+        }
+        PromotedTable::Persons => {
+            "A column of its own gives this property a type in SQL, in files and for BI tools."
+        }
+    }
+}
+
+/// Definitions of properties of events, or of persons; `promoted` has those of them with a column.
 pub fn properties(
     project: i64,
     of: &str,

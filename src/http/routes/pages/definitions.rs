@@ -19,13 +19,13 @@ use crate::routes::property_definitions::PropertyDefinitionWrite;
 use crate::routes::{event_definitions, promoted_properties, property_definitions, store};
 use crate::{auth, page as part};
 use weir_api::definitions as api;
-use weir_event::promotion::PROMOTIONS_MAX;
+use weir_event::promotion::{PROMOTIONS_MAX, PromotedTable};
 use weir_event::schema::PropertyType;
 use weir_metadata::members::Level;
 use weir_metadata::promotions::check_key;
 use weir_metadata::properties::{PropertyDefinition, PropertyKind, ValueType};
 use weir_web::pages::definitions as shown;
-use weir_web::pages::definitions::Volume;
+use weir_web::pages::definitions::{PERSONS, Volume};
 use weir_web::parts;
 use weir_web::parts::{literal, page, query, search};
 use weir_web::state::parameters::Parameters;
@@ -39,7 +39,7 @@ const PROPERTIES: (&str, &str) = ("properties", "property_definitions/");
 /// Definitions per page.
 const ROWS: usize = 100;
 
-/// All promoted properties.
+/// All promoted properties of a table.
 const COLUMNS: part::Page = part::Page { limit: PROMOTIONS_MAX, offset: 0 };
 
 /// Number of days for which events are counted, today included.
@@ -88,9 +88,14 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
         return files::of_list(&visit.asking, list, (PROPERTIES.0, format)).await;
     }
     let found = visit.asking.perform(list(rows(&visit))).await?;
-    let columns = match kind.as_str() {
-        "" => columns(&visit.asking).await?,
-        _ => Vec::new(),
+    let table = match kind.as_str() {
+        "" => Some(PromotedTable::Events),
+        PERSONS => Some(PromotedTable::Persons),
+        _ => None,
+    };
+    let columns = match table {
+        Some(table) => columns(&visit.asking, table).await?,
+        None => Vec::new(),
     };
     let mut page = begun(&visit, PROPERTIES.0);
     page.now = html! {
@@ -224,34 +229,47 @@ pub async fn change_property(mut visit: Visit) -> Result<Sent, Problem> {
 /// `POST data-management/properties/:id/column`: `do` is `promote`, to a column of the type `type`, or `stop`.
 pub async fn change_column(mut visit: Visit) -> Result<Sent, Problem> {
     let sent = form(visit.take_request()?).await?;
-    let key = key_of_events(&visit.asking, id(&visit)?).await?;
-    let key = key.ok_or_else(|| Problem::not_found("Not found."))?;
+    let own = table_and_key(&visit.asking, id(&visit)?).await?;
+    let (table, key) = own.ok_or_else(|| Problem::not_found("Not found."))?;
+    let table = Some(table);
     match sent.get("do") {
         "promote" => {
             let name = sent.get("type");
             let kind = PropertyType::named(name).ok_or_else(|| not_a_choice("type", name))?;
-            let property = PromotedPropertyWrite { key: PropertyKey(key), r#type: kind };
+            let property = PromotedPropertyWrite { key: PropertyKey(key), r#type: kind, table };
             visit.asking.perform(promoted_properties::Create { property }).await?;
         }
         "stop" => {
-            visit.asking.perform(promoted_properties::Delete { key }).await?;
+            visit.asking.perform(promoted_properties::Delete { key, table }).await?;
         }
         other => return Err(not_a_choice("do", other)),
     }
     back(&visit, PROPERTIES.0)
 }
 
-/// The promoted properties of the project.
-async fn columns(asking: &Asking) -> Result<Vec<api::PromotedProperty>, Problem> {
-    Ok(asking.perform(promoted_properties::List { page: COLUMNS }).await?.results)
+/// The properties that the project has promoted to columns of a table.
+async fn columns(
+    asking: &Asking,
+    table: PromotedTable,
+) -> Result<Vec<api::PromotedProperty>, Problem> {
+    let list = promoted_properties::List { table: Some(table), page: COLUMNS };
+    Ok(asking.perform(list).await?.results)
 }
 
-/// The key of the property of a definition; `None` if it is one of persons or groups.
-async fn key_of_events(asking: &Asking, id: Uuid) -> Result<Option<String>, Problem> {
+/// The table whose column the property of a definition can become, and its key; `None` if it is one of groups.
+async fn table_and_key(
+    asking: &Asking,
+    id: Uuid,
+) -> Result<Option<(PromotedTable, String)>, Problem> {
     let (metadata, project) = (&asking.app.node.metadata, asking.asker.project.id);
     let found = metadata.definition::<PropertyDefinition>(project, id).await;
     let (own, _) = found.map_err(store::problem)?;
-    Ok((own.kind == PropertyKind::Event).then_some(own.name))
+    let table = match own.kind {
+        PropertyKind::Event => Some(PromotedTable::Events),
+        PropertyKind::Person => Some(PromotedTable::Persons),
+        PropertyKind::Group(_) => None,
+    };
+    Ok(table.map(|table| (table, own.name)))
 }
 
 /// The column of a property, and the form that changes it; nothing for one that cannot be promoted.
@@ -260,14 +278,15 @@ async fn column(
     id: Uuid,
     definition: &api::PropertyDefinition,
 ) -> Result<Markup, Problem> {
-    if check_key(&definition.name).is_err() || key_of_events(asking, id).await?.is_none() {
+    let Some((table, key)) = table_and_key(asking, id).await? else { return Ok(html! {}) };
+    if check_key(table, &key).is_err() {
         return Ok(html! {});
     }
-    let columns = columns(asking).await?;
+    let columns = columns(asking, table).await?;
     let own = columns.iter().find(|own| own.key == definition.name);
     let is_admin = auth::require_level(&asking.asker.key, Level::Admin).is_ok();
     let can_write = is_admin && asking.may("property_definition:write");
-    Ok(shown::column(asking.project(), definition, own, can_write))
+    Ok(shown::column(asking.project(), (table, definition), own, can_write))
 }
 
 /// The id in the path.

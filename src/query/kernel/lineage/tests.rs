@@ -2,18 +2,28 @@
 
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 
 use super::{described, origin_of_both};
+use crate::persons::tables::with_columns;
 use weir_event::dictionary::{DESCRIPTION, EVENTS, PERSONS, Table};
+use weir_event::promotion::Promotion;
+use weir_event::schema::PropertyType;
 
 async fn planned(sql: &str) -> DataFrame {
-    let context = SessionContext::new();
+    let mut context = SessionContext::new();
+    datafusion_functions_json::register_all(&mut context).unwrap();
     for table in [EVENTS, PERSONS] {
         let rows = MemTable::try_new(Table::sql_schema(&table), vec![Vec::new()]).unwrap();
-        context.register_table(table.name, Arc::new(rows)).unwrap();
+        let plan = Promotion { key: "plan".into(), kind: PropertyType::Text };
+        let rows: Arc<dyn TableProvider> = match table.name == PERSONS.name {
+            true => with_columns(Arc::new(rows), &[plan]).unwrap(),
+            false => Arc::new(rows),
+        };
+        context.register_table(table.name, rows).unwrap();
     }
     context.sql(sql).await.unwrap()
 }
@@ -38,6 +48,12 @@ async fn columns_are_followed_to_their_tables() {
             "SELECT p.id, e.event, p.number FROM events e JOIN persons p ON e.person_id = p.id ORDER BY 2 LIMIT 3",
             vec![of_person("id"), event(), of_person("number")],
         ),
+        (
+            "SELECT p.p_plan, q.p_plan AS n, q.properties FROM persons p JOIN persons q ON p.id = q.id ORDER BY 1",
+            vec![of_person("p_plan"), of_person("p_plan"), of_person("properties")],
+        ),
+        ("SELECT p_plan FROM (SELECT event AS p_plan FROM events) AS persons", vec![event()]),
+        ("SELECT upper(p_plan) AS p_plan FROM persons", vec![None]),
         (
             "SELECT n, t FROM (SELECT event AS n, timestamp AS t FROM events WHERE ip IS NULL) AS persons",
             vec![event(), time()],

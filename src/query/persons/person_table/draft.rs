@@ -17,6 +17,7 @@ use weir_event::id::ProjectId;
 use weir_identity::person::DistinctId;
 use weir_identity::row::Row;
 use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
+use weir_storage::derived::Derived;
 use weir_storage::parquet::{Effort, FileWriter, Layout};
 use weir_storage::store::StoreError;
 
@@ -71,10 +72,10 @@ impl Draft {
         }
     }
 
-    /// Writes the file, durably, and in no table yet.
+    /// Writes the file with these columns beside those of the table, durably, and in no table yet.
     pub(super) fn write(
         self,
-        table: &DeltaTable,
+        (table, derived): (&DeltaTable, Derived),
         layout: &Layout,
         name: &str,
         runtime: &Handle,
@@ -87,7 +88,8 @@ impl Draft {
         let own = table.spec().schema.fields().iter().map(|field| field.as_ref().clone());
         let schema = Arc::new(Schema::new(own.chain(more).collect::<Vec<Field>>()));
         let spec = TableSpec { schema, ..table.spec().clone() };
-        let mut writer = FileWriter::new(&table.store(), &spec, layout, Effort::Merge, None, name)?;
+        let (store, columns) = (table.store(), (&spec, derived));
+        let mut writer = FileWriter::deriving(&store, columns, layout, Effort::Merge, None, name)?;
         // One row group: all rows of a file are read at once.
         let column = |at: usize| arrays.get(at).map(|array| Ok(Arc::clone(array))).into_iter();
         runtime.block_on(writer.write_group(rows, column))?;

@@ -26,6 +26,7 @@ use weir_identity::person_set::{PersonKey, PersonSet};
 use weir_identity::store::Identities;
 use weir_identity::view::{Moment, View};
 use weir_storage::delta::DataFile;
+use weir_storage::derived::Derived;
 
 /// If more persons than one for this many rows have changed, a file is worth to be written anew.
 const RENEWED_SHARE: u64 = 64;
@@ -60,7 +61,7 @@ pub(super) enum Need {
     Unverified,
     /// For so long its file has had what was changed or deleted, and that is long enough.
     Overdue(Duration),
-    /// Enough persons have changed; or it has no file, or one that says nothing.
+    /// Enough persons have changed; or it has no file, or one that says nothing or lacks columns.
     Changed,
 }
 
@@ -151,6 +152,10 @@ struct State {
     renewing: Option<(Range<PersonKey>, PersonSet)>,
     spans: Vec<Span>,
     store: Option<Arc<dyn ObjectStore>>,
+    /// Columns that files are to have beside those of the table.
+    derived: Derived,
+    /// Since when.
+    derived_at: UnixMicros,
 }
 
 impl State {
@@ -204,6 +209,8 @@ impl Pieces {
             renewing: None,
             spans: Vec::new(),
             store: None,
+            derived: Derived::default(),
+            derived_at: UnixMicros::default(),
         };
         Ok(Self { kind, state: Mutex::new(state) })
     }
@@ -228,6 +235,17 @@ impl Pieces {
         }
     }
 
+    /// The columns that files are to have beside those of the table.
+    pub(super) fn derived(&self) -> Derived {
+        self.state.lock().derived.clone()
+    }
+
+    /// From now on files are to have these.
+    pub(super) fn derive(&self, derived: Derived, now: UnixMicros) {
+        let mut state = self.state.lock();
+        (state.derived, state.derived_at) = (derived, now);
+    }
+
     /// Takes note of what has changed up to a view of now, and since when files are out of date.
     pub(super) fn look(&self, now: UnixMicros) -> Result<View, IdentityError> {
         let mut state = self.state.lock();
@@ -249,20 +267,30 @@ impl Pieces {
         let state = self.state.lock();
         let spans = state.spans.iter().enumerate();
         let ranked = spans.filter(|(_, span)| span.as_of <= applied).filter_map(|(at, span)| {
-            let (rank, need) = rank(span, state.changed.count(&span.range), now, renewal)?;
+            let changed = state.changed.count(&span.range);
+            let (rank, need) = rank(span, changed, state.lacking(span, now), now, renewal)?;
             Some((rank, at, need))
         });
         let (_, at, need) = ranked.max_by_key(|(rank, at, _)| (*rank, std::cmp::Reverse(*at)))?;
         Some(state.job_of(at, need, applied, renewal))
     }
 
-    /// Anything that is not as of now, in files that are of a sequence before `until`.
-    pub(super) fn rest(&self, applied: u64, until: u64, renewal: &Renewal) -> Option<Job> {
+    /// Anything that is not as of now, in files that are of a sequence before `until`; and what lacks columns, if it is to
+    /// be filled.
+    pub(super) fn rest(
+        &self,
+        applied: u64,
+        until: u64,
+        is_filling: bool,
+        renewal: &Renewal,
+    ) -> Option<Job> {
         let state = self.state.lock();
+        let lacks = |span: &Span| is_filling && span.lacks(&state.derived);
         let stale = |span: &&Span| {
-            span.trust != Trust::Known || state.changed.within(&span.range).next().is_some()
+            let has_changed = state.changed.within(&span.range).next().is_some();
+            span.trust != Trust::Known || has_changed || lacks(span)
         };
-        let is_due = |span: &Span| span.as_of <= applied && span.as_of < until;
+        let is_due = |span: &Span| span.as_of <= applied && (span.as_of < until || lacks(span));
         let mut spans = state.spans.iter().enumerate().filter(|(_, span)| is_due(span));
         let (at, span) = spans.find(|(_, span)| stale(span))?;
         let need = match span.trust {
@@ -377,6 +405,13 @@ impl Pieces {
 }
 
 impl State {
+    /// For how long the files of a span have lacked columns. If the clock was set back that is not known: longer than any.
+    fn lacking(&self, span: &Span, now: UnixMicros) -> Option<Duration> {
+        let since = self.derived_at;
+        let age = || if now < since { Duration::MAX } else { now.since(since) };
+        span.lacks(&self.derived).then(age)
+    }
+
     /// The job of a span, with neighbours of which so little is left that all of them are half a file.
     fn job_of(&self, at: usize, need: Need, applied: u64, renewal: &Renewal) -> Job {
         let rows = |span: &Span| span.rows().saturating_add(self.changed.count(&span.range));
@@ -413,23 +448,27 @@ impl State {
     }
 }
 
-/// How much a span is worth to be worked on, and why; `None` if it is not.
+/// How much a span is worth to be worked on, and why; `None` if it is not. Its files may be `lacking` columns for so long:
+/// that makes nothing in them wrong.
 fn rank(
     span: &Span,
     changed: u64,
+    lacking: Option<Duration>,
     now: UnixMicros,
     renewal: &Renewal,
 ) -> Option<((u8, u128), Need)> {
     if span.trust == Trust::Unverified {
         return Some(((2, 0), Need::Unverified));
     }
-    let age = span.age(now)?;
-    if age >= renewal.overdue {
+    let age = span.age(now);
+    if let Some(age) = age.filter(|age| *age >= renewal.overdue) {
         return Some(((1, age.as_nanos()), Need::Overdue(age)));
     }
     let rows = span.rows();
     let is_worth =
         span.trust == Trust::Unusable || rows <= SMALL_ROWS || changed >= rows / RENEWED_SHARE;
     let share = u128::from(changed).saturating_mul(1 << 20) / u128::from(rows.max(1));
-    (is_worth && age >= renewal.interval).then_some(((0, share), Need::Changed))
+    let is_due = |age: Option<Duration>| age.is_some_and(|age| age >= renewal.interval);
+    let class = u8::from(lacking.is_some_and(|age| age >= renewal.overdue));
+    (is_worth && is_due(age) || is_due(lacking)).then_some(((class, share), Need::Changed))
 }

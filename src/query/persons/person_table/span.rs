@@ -14,6 +14,7 @@ use weir_event::id::ProjectId;
 use weir_identity::person_set::PersonKey;
 use weir_identity::view::Moment;
 use weir_storage::delta::DataFile;
+use weir_storage::derived::Derived;
 
 /// Where the first span begins and the last one ends.
 pub(super) const ALL: Range<PersonKey> = (ProjectId(0), 0)..(ProjectId(i64::MAX), i64::MAX);
@@ -83,6 +84,11 @@ impl Span {
     /// Rows of the files.
     pub(super) fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Whether one of its files lacks one of these columns.
+    pub(super) fn lacks(&self, columns: &Derived) -> bool {
+        !self.files.iter().all(|file| columns.are_in(&file.derived))
     }
 
     /// For how long it has been stale. If the clock was set back that is not known: longer than any.

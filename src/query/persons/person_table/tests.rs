@@ -1,6 +1,7 @@
 //! Tests of the persons table: rows of its Parquet files against the identity store.
 
 mod distinct_ids;
+mod promoted;
 mod renewal;
 
 use std::collections::BTreeSet;

@@ -13,6 +13,7 @@ use weir_event::id::ProjectId;
 use weir_identity::person_set::PersonKey;
 use weir_identity::view::{Flow, Moment, View};
 use weir_storage::delta::DeltaTable;
+use weir_storage::derived::Derived;
 use weir_storage::store::StoreError;
 
 /// A file ends at so many bytes of JSON texts, or when it has the persons that it may. To write one takes less than
@@ -23,6 +24,8 @@ const FILE_BYTES: usize = 32 << 20;
 pub(super) struct Writing<'a> {
     kind: TableOf,
     table: &'a DeltaTable,
+    /// The columns of files beside those of the table.
+    derived: Derived,
     runtime: &'a Handle,
     range: Range<PersonKey>,
     /// The sequence of the view that persons are read from.
@@ -39,14 +42,14 @@ impl<'a> Writing<'a> {
     /// Nothing yet.
     pub(super) fn new(
         kind: TableOf,
-        table: &'a DeltaTable,
+        (table, derived): (&'a DeltaTable, Derived),
         runtime: &'a Handle,
         range: &Range<PersonKey>,
         (as_of, moment): (u64, Moment),
         rows_max: usize,
     ) -> Self {
         let (range, start, made) = (range.clone(), range.start, Vec::new());
-        Self { kind, table, runtime, range, as_of, moment, rows_max, made, start }
+        Self { kind, table, derived, runtime, range, as_of, moment, rows_max, made, start }
     }
 
     /// Writes the persons of these projects and numbers, or the first of them, `files_max` files at most. `false` if it
@@ -99,7 +102,8 @@ impl<'a> Writing<'a> {
         if draft.len() > 0 {
             let name = FileName { range: range.clone(), as_of }.unique(self.kind);
             let layout = self.kind.layout();
-            files.push(Arc::new(draft.write(self.table, &layout, &name, self.runtime)?));
+            let columns = (self.table, self.derived.clone());
+            files.push(Arc::new(draft.write(columns, &layout, &name, self.runtime)?));
         }
         let (trust, stale_since) = (Trust::Known, None);
         self.made.push(Span { range, files, as_of, trust, moment, stale_since });
