@@ -7,9 +7,9 @@ use std::fmt::Write;
 use crate::live_files::{LiveFiles, LiveTables};
 use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
-use weir_event::dictionary::{Availability, Column, EVENTS, PERSON_DISTINCT_IDS, PERSONS, Table};
+use weir_event::dictionary::{Column, EVENTS, PERSON_DISTINCT_IDS, PERSONS, Table};
 use weir_event::id::ProjectId;
-use weir_event::schema::PROMOTED;
+use weir_event::promotion::PromotedTable;
 use weir_query::dialect::sql_text::literal;
 
 /// Most files that views name; a query would open each of them.
@@ -69,16 +69,20 @@ pub fn sql(
     let query =
         format!("SELECT distinct_id, {newest} AS person_id\nFROM {stored}\nGROUP BY distinct_id");
     view(&mut out, &PERSON_DISTINCT_IDS, &query, &[]);
-    let columns = "uuid AS id, uuid, created_at, is_identified, properties, id AS number";
-    view(&mut out, &PERSONS, &format!("SELECT {columns}\nFROM {of_persons}"), &[]);
-    let named = names(&events.more_columns);
+    let named = names(&PERSONS, &persons.more_columns);
+    let shown = named.iter().map(|(column, name)| match name.as_str() {
+        "id" => "uuid AS id".to_owned(),
+        "number" => "id AS number".to_owned(),
+        name => aliased(&column.name, name),
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    view(&mut out, &PERSONS, &format!("SELECT {shown}\nFROM {of_persons}"), &named);
+    let named = names(&EVENTS, &events.more_columns);
     let mut shown = Vec::new();
     for (column, name) in &named {
-        let stored = quoted(&column.name);
         shown.push(match name.as_str() {
             "person_id" => "coalesce(ids.person_id, stored.person_id) AS person_id".to_owned(),
-            name if stored == name => format!("stored.{stored}"),
-            name => format!("stored.{stored} AS {name}"),
+            name => format!("stored.{}", aliased(&column.name, name)),
         });
     }
     let stored = rows(&EVENTS, events, project);
@@ -124,17 +128,22 @@ fn rows(table: &Table, live: &LiveFiles, project: ProjectId) -> String {
     let paths = live.files.iter().map(|file| literal(&file.path));
     let paths = paths.collect::<Vec<_>>().join(",\n    ");
     let own = format!("WHERE project_id = {}", project.0);
-    if table.name != EVENTS.name {
-        // Files of persons have more columns, which are named here by none.
-        let names =
-            columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ");
-        let read = format!("read_parquet([\n    {paths}\n  ])");
-        return format!("(\n  SELECT {names} FROM {read}\n  {own}\n)");
-    }
-    format!(
+    let all = format!(
         "(\n  {none}\n  UNION ALL BY NAME\n  SELECT * FROM read_parquet([\n    {paths}\n  ], union_by_name = true, \
          hive_partitioning = false)\n  {own}\n)"
-    )
+    );
+    if table.name == EVENTS.name {
+        return all;
+    }
+    // Files of persons have more columns, which are named here by none.
+    let names = columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ");
+    match live.more_columns.is_empty() {
+        true => {
+            let read = format!("read_parquet([\n    {paths}\n  ])");
+            format!("(\n  SELECT {names} FROM {read}\n  {own}\n)")
+        }
+        false => format!("(SELECT {names} FROM {all})"),
+    }
 }
 
 /// The columns of the data files of a table, with those that the table has beside.
@@ -144,19 +153,18 @@ fn columns_of(table: &Table, more: &[Column]) -> Vec<Column> {
     own.chain(more.iter().cloned()).collect()
 }
 
-/// The columns of the view of events, with their names in it.
+/// The columns of the view of events or of persons, with their names in it.
 ///
 /// A property is called by its key, without a leading `$` and with `_` for each character that would need quotes. If
 /// that is the name of another column or a reserved word, it has the name of its column, written like this; if that is
-/// taken as well, with a number. Columns of the table come first, then properties that this program promotes, those
+/// taken as well, with a number. Columns of the table come first, then properties that every server promotes, those
 /// without `$` before the others, then the rest in the order of the table: names stay when columns are added.
-fn names(more: &[Column]) -> Vec<(Column, String)> {
-    let columns = columns_of(&EVENTS, more);
-    let columns = columns.into_iter().filter(|column| column.place != Availability::Files);
-    let columns: Vec<Column> = columns.collect();
+fn names(table: &Table, more: &[Column]) -> Vec<(Column, String)> {
+    let columns: Vec<Column> = table.sql_columns().chain(more.iter().cloned()).collect();
+    let fixed = PromotedTable::named(table.name).map(PromotedTable::fixed).unwrap_or_default();
     let rank = |column: &Column| {
         let Some(key) = dictionary::property_key(&column.name) else { return 0 };
-        match PROMOTED.iter().any(|(own, _)| *own == key) {
+        match fixed.iter().any(|(own, _)| *own == key) {
             true if key.starts_with('$') => 2,
             true => 1,
             false => 3,
@@ -202,6 +210,12 @@ fn quoted(name: &str) -> String {
         true => name.to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),
     }
+}
+
+/// A column as a view selects it under a name.
+fn aliased(column: &str, name: &str) -> String {
+    let stored = quoted(column);
+    if stored == name { stored } else { format!("{stored} AS {name}") }
 }
 
 /// Adds a view with comments on it and its columns, which are those of SQL, or these with their names.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -12,7 +12,7 @@ use crate::cli::inspect::tables::tables_of;
 use weir_app::live_files::LiveTables;
 use weir_base::clock::Clock;
 use weir_event::dictionary;
-use weir_event::dictionary::{Availability, Column, EVENTS, TABLES, Table};
+use weir_event::dictionary::{Availability, Column, TABLES, Table};
 use weir_event::id::ProjectId;
 
 /// Options of `weir schema`.
@@ -52,12 +52,12 @@ pub fn run(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<()> {
             .with_context(|| format!("there is no table {name:?}; there are {names}"))
     };
     let table = args.table.as_deref().map(found).transpose()?;
-    let more = more_columns(args, clock)?;
+    let live = live_tables(args, clock)?;
     let tables: Vec<&Table> = match table {
         Some(table) => vec![table],
         None => TABLES.iter().collect(),
     };
-    let described = tables.into_iter().map(|table| (table, columns(table, &more)));
+    let described = tables.into_iter().map(|table| (table, columns(table, &live)));
     let described: Vec<(&Table, Vec<Column>)> = described.collect();
     let mut out = std::io::stdout().lock();
     let text = match (args.format, table, described.first()) {
@@ -76,10 +76,10 @@ pub fn run(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<()> {
     Ok(out.write_all(text.as_bytes())?)
 }
 
-/// The columns of a data directory that the dictionary does not list.
-fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<Column>> {
+/// The tables of a data directory; none if there is no directory.
+fn live_tables(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<LiveTables> {
     if !args.data_dir.is_dir() {
-        return Ok(Vec::new());
+        return Ok(LiveTables::default());
     }
     let data_dir = std::path::absolute(&args.data_dir)?;
     let runtime = Runtime::new()?;
@@ -87,20 +87,13 @@ fn more_columns(args: &SchemaArgs, clock: &Clock) -> anyhow::Result<Vec<Column>>
         let tables = tables_of(&data_dir, clock).await?;
         Ok::<_, anyhow::Error>(LiveTables::of(&tables, ProjectId(1), clock).await?)
     });
-    match live {
-        Ok(live) => {
-            Ok(live.of_table(&EVENTS).map(|files| files.more_columns.clone()).unwrap_or_default())
-        }
-        Err(error) => bail!("cannot read the columns of {}: {error:#}", data_dir.display()),
-    }
+    live.with_context(|| format!("cannot read the columns of {}", data_dir.display()))
 }
 
-fn columns(table: &Table, more: &[Column]) -> Vec<Column> {
-    let mut columns = table.columns();
-    if table.name == EVENTS.name {
-        columns.extend(more.iter().cloned());
-    }
-    columns
+/// The columns of a table, with those of a data directory that the dictionary does not list.
+fn columns(table: &Table, live: &LiveTables) -> Vec<Column> {
+    let more = live.of_table(table).map(|files| files.more_columns.clone());
+    table.columns().into_iter().chain(more.unwrap_or_default()).collect()
 }
 
 fn place(column: &Column) -> &'static str {

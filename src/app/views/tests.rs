@@ -6,19 +6,19 @@ use super::{FILES_MAX, RESERVED, is_plain, names, sql};
 use crate::live_files::{LiveFile, LiveFiles, LiveTables};
 use weir_base::clock::UnixMicros;
 use weir_event::dictionary;
-use weir_event::dictionary::{EVENTS, PERSONS};
+use weir_event::dictionary::{EVENTS, PERSONS, Table};
 use weir_event::id::ProjectId;
 use weir_event::schema::PROMOTED;
 
-fn named(more: &[&str]) -> BTreeMap<String, String> {
+fn named(table: &Table, more: &[&str]) -> BTreeMap<String, String> {
     let more: Vec<_> = more.iter().filter_map(|name| dictionary::of_property(name)).collect();
-    names(&more).into_iter().map(|(column, name)| (column.name.to_string(), name)).collect()
+    names(table, &more).into_iter().map(|(column, name)| (column.name.to_string(), name)).collect()
 }
 
 /// Goal: names need no quotes, are different, and do not change when the table gets more columns.
 #[test]
 fn names_are_plain_and_stay() {
-    let before = named(&[]);
+    let before = named(&EVENTS, &[]);
     for (column, expected) in [
         ("event", "event"),
         ("person_id", "person_id"),
@@ -46,7 +46,7 @@ fn names_are_plain_and_stay() {
         "p_$",
         "p_naïve",
     ];
-    let after = named(&more);
+    let after = named(&EVENTS, &more);
     for (column, name) in &before {
         assert_eq!(after.get(column), Some(name));
     }
@@ -70,6 +70,55 @@ fn names_are_plain_and_stay() {
     assert_eq!(different.len(), after.len());
     assert!(after.values().all(|name| is_plain(name)));
     assert!(RESERVED.is_sorted() && PROMOTED.len() < before.len());
+}
+
+/// Goal: the same of persons, for whom no server promotes anything by itself.
+#[test]
+fn names_of_persons_are_plain_and_stay() {
+    let all = named(&PERSONS, &["p_plan", "p_browser", "p_$browser", "p_id", "p_number", "p_a b"]);
+    for (column, expected) in [
+        ("id", "id"),
+        ("number", "number"),
+        ("properties", "properties"),
+        ("p_plan", "plan"),
+        ("p_browser", "browser"),
+        ("p_$browser", "p__browser"),
+        ("p_id", "p_id"),
+        ("p_number", "p_number"),
+        ("p_a b", "a_b"),
+    ] {
+        assert_eq!(all.get(column).map(String::as_str), Some(expected), "{column}");
+    }
+    assert!(!all.contains_key("project_id") && !all.contains_key("distinct_ids"));
+}
+
+/// Goal: only a view with columns that files may lack looks at the columns of all files.
+#[test]
+fn files_of_persons_are_united_by_name_if_columns_are_asked_for() {
+    let text = |more: &[&str]| {
+        let persons = LiveFiles {
+            version: Some(1),
+            files: vec![LiveFile { path: "a.parquet".to_owned(), bytes: 1, rows: 1 }],
+            more_columns: more.iter().filter_map(|name| dictionary::of_property(name)).collect(),
+            ..LiveFiles::default()
+        };
+        let tables = LiveTables { tables: vec![(&PERSONS, persons)] };
+        sql(ProjectId(3), &tables, UnixMicros(0)).unwrap()
+    };
+    let without = text(&[]);
+    assert!(!without.contains("union_by_name"), "{without}");
+    assert!(without.contains(
+        "SELECT uuid AS id, uuid, created_at, is_identified, properties, id AS number\n"
+    ));
+    let with = text(&["p_a%20b"]);
+    for part in [
+        "properties, id AS number, \"p_a%20b\" AS a_b\n",
+        "CAST(NULL AS text) AS \"p_a%20b\"",
+        "union_by_name = true",
+        "COMMENT ON COLUMN persons.a_b IS 'property `a b`';",
+    ] {
+        assert!(with.contains(part), "{part} in {with}");
+    }
 }
 
 #[test]
