@@ -148,6 +148,7 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ("P/persons/values/", "key=email&value=SECRET", true),
     ("P/files/", "", true),
     ("P/promoted_properties/", "", true),
+    ("P/promoted_properties/", "table=persons", true),
     ("P/property_definitions/", "", true),
     ("P/property_definitions/", "search=p_SECRET", true),
     ("P/property_definitions/", "properties=p_SECRET", true),
@@ -160,7 +161,7 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
         false,
     ),
     ("P/scheduled_changes/", "", true),
-    ("P/schema/", "table=persons", false),
+    ("P/schema/", "table=persons", true),
     ("P/scheduled_changes/", "model_name=FeatureFlag&record_id=FLAG", true),
 ];
 
@@ -173,6 +174,12 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     ("POST", "P/rotate_secret_token/", "{}", 200),
     ("PATCH", "P/rotate_secret_token/", "{}", 200),
     ("POST", "P/promoted_properties/", r#"{"key": "secret", "type": "text"}"#, 201),
+    (
+        "POST",
+        "P/promoted_properties/",
+        r#"{"key": "secret", "type": "text", "table": "persons"}"#,
+        201,
+    ),
     ("POST", "P/actions/", r#"{"name": "made", "steps": [{"event": "x"}]}"#, 201),
     ("POST", "P/annotations/", r#"{"content": "x", "dashboard_item": INSIGHT}"#, 400),
     ("POST", "P/dashboards/", r#"{"name": "x"}"#, 201),

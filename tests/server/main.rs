@@ -101,6 +101,7 @@ mod postgres;
 mod postgres_port;
 mod project_deletion;
 mod promoted_columns;
+mod promoted_persons;
 mod promotions;
 mod property_access;
 mod property_definitions;

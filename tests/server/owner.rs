@@ -96,6 +96,8 @@ impl Owner {
         changed(&format!("property_definitions/{property}/"), json!({"description": secret}));
         let promoted = format!("q_{secret}");
         made("promoted_properties/", json!({"key": promoted, "type": "number"}));
+        let of_persons = json!({"key": format!("r_{secret}"), "type": "text", "table": "persons"});
+        made("promoted_properties/", of_persons);
         changed(&format!("persons/{}/", person["id"]), json!({"properties": {"mark": secret}}));
         let group = "groups/update_property/?group_type_index=0&group_key=same";
         made(group, json!({"key": "mark", "value": secret}));

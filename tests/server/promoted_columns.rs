@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 4] =
     [("plan", "text"), ("age", "number"), ("a b", "boolean"), ("mixed", "number")];
 
 /// Values of one property, with some of every type.
-fn values() -> Vec<Value> {
+pub(crate) fn values() -> Vec<Value> {
     vec![
         json!("pro"),
         json!("free"),
@@ -161,7 +161,7 @@ fn same(server: &TestServer, before: &[(String, Value)], state: &str) {
 }
 
 /// What a column contains for a value that was sent.
-fn expected(kind: &str, value: Option<&Value>) -> Value {
+pub(crate) fn expected(kind: &str, value: Option<&Value>) -> Value {
     let value = match value {
         None | Some(Value::Null) => return Value::Null,
         Some(value) => value,

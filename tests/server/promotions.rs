@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, KEY, TestServer, binary};
+use crate::harness::{Answer, KEY, TestServer, binary, run};
 use crate::support::forms::post;
 
 const PROMOTED: &str = "/api/projects/1/promoted_properties/";
@@ -40,7 +40,7 @@ fn a_property_is_promoted_and_is_no_more() {
     let mut server = TestServer::start();
     assert!(promoted(&server, 1).is_empty());
     let plan = promote(&server, 1, "plan", "text").created();
-    let fields = json!({"key": "plan", "type": "text", "column": "p_plan", "created_at": plan["created_at"]});
+    let fields = json!({"key": "plan", "type": "text", "column": "p_plan", "table": "events", "created_at": plan["created_at"]});
     assert_eq!(plan, fields);
     assert!(plan["created_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{plan}");
     let odd = promote(&server, 1, " a/b c%ü", "number").created();
@@ -96,6 +96,18 @@ fn what_cannot_be_promoted_is_refused() {
             "\"date\" is not a valid choice.",
         ),
         (
+            json!({"key": "a", "type": "text", "table": "groups"}),
+            "table",
+            "invalid_choice",
+            "\"groups\" is not a valid choice.",
+        ),
+        (
+            json!({"key": "a", "type": "text", "table": null}),
+            "table",
+            "null",
+            "This field may not be null.",
+        ),
+        (
             json!({"key": long, "type": "text"}),
             "key",
             "max_length",
@@ -132,6 +144,47 @@ fn what_cannot_be_promoted_is_refused() {
     let unknown = server.post(PROMOTED, &json!({"key": "a", "type": "text", "name": "b"}));
     assert_eq!(refusal(&unknown).0, "name");
     assert!(promoted(&server, 1).is_empty());
+    for path in [format!("{PROMOTED}?table=groups"), format!("{PROMOTED}?table=")] {
+        assert_eq!(refusal(&server.get(&path)).0, "table", "{path}");
+    }
+    let deleted = server.delete(&format!("{PROMOTED}plan/?table=person"));
+    assert_eq!(refusal(&deleted).0, "table");
+}
+
+#[test]
+fn tables_have_their_own_promotions() {
+    let server = TestServer::start();
+    let of = |table: &str| {
+        let list = server.get(&format!("{PROMOTED}?table={table}")).json();
+        let rows = list["results"].as_array().expect("a list").clone();
+        assert!(rows.iter().all(|row| row["table"] == table), "{list}");
+        rows.iter().map(|row| row["type"].clone()).collect::<Vec<_>>()
+    };
+    let plan = json!({"key": "plan", "type": "number", "table": "persons"});
+    let made = server.post(PROMOTED, &plan).created();
+    assert_eq!(made["column"], "p_plan");
+    promote(&server, 1, "plan", "text").created();
+    // Events have columns of it.
+    for key in ["$os", "$ip", "$session_id"] {
+        let body = json!({"key": key, "type": "text", "table": "persons"});
+        server.post(PROMOTED, &body).created();
+    }
+    assert_eq!(of("events"), ["text"]);
+    assert_eq!(of("persons"), ["text", "text", "text", "number"]);
+    assert_eq!(server.get(PROMOTED).json()["count"], 5);
+    assert_eq!(server.delete(&format!("{PROMOTED}plan/")).status, 204);
+    assert_eq!(server.delete(&format!("{PROMOTED}plan/")).status, 404);
+    assert!(of("events").is_empty());
+    assert_eq!(server.delete(&format!("{PROMOTED}plan/?table=persons")).status, 204);
+    assert_eq!(of("persons").len(), 3);
+    // The table of persons has a column for good once its files can have it.
+    server.post(PROMOTED, &plan).created();
+    run(server.weir(&["flush", "--persons"]));
+    assert_eq!(server.delete(&format!("{PROMOTED}plan/?table=persons")).status, 204);
+    let other = json!({"key": "plan", "type": "text", "table": "persons"});
+    let stays = refusal(&server.post(PROMOTED, &other)).2;
+    assert_eq!(stays, "The column p_plan is number, and stays it.");
+    promote(&server, 1, "plan", "text").created();
 }
 
 #[test]
@@ -178,7 +231,15 @@ fn a_server_has_so_many_columns() {
     }
     promote(&server, 1, "key 1", "text").created();
     let refused = refusal(&promote(&server, 1, "more", "text"));
-    assert_eq!(refused.2, "The projects of a server promote at most 50 properties.");
+    assert_eq!(refused.2, "The projects of a server promote at most 50 properties of events.");
+    // Those of persons are others.
+    let of_persons =
+        |key: &str| server.post(PROMOTED, &json!({"key": key, "type": "text", "table": "persons"}));
+    for number in 0..50 {
+        of_persons(&format!("key {number}")).created();
+    }
+    let refused = refusal(&of_persons("more"));
+    assert_eq!(refused.2, "The projects of a server promote at most 50 properties of persons.");
     assert_eq!(server.delete(&format!("{PROMOTED}key%200/")).status, 204);
     promote(&server, other, "more", "text").created();
 }
@@ -234,23 +295,40 @@ fn the_command_promotes_lists_and_removes() {
         assert!(output.status.success(), "{arguments:?}: {said}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         // Without the times.
-        let line = |line: &str| line.rsplit_once('\t').map_or("", |(line, _)| line).to_owned();
+        let line = |line: &str| {
+            let mut parts: Vec<&str> = line.split('\t').collect();
+            parts.remove(3);
+            parts.join("\t")
+        };
         text.lines().map(line).collect::<Vec<_>>()
     };
-    assert_eq!(done(&[]), ["KEY\tTYPE\tCOLUMN"]);
-    assert_eq!(done(&["plan"]), ["plan\ttext\tp_plan"]);
-    assert_eq!(done(&["a b/c", "--type", "number"]), ["a b/c\tnumber\tp_a%20b/c"]);
+    assert_eq!(done(&[]), ["KEY\tTYPE\tCOLUMN\tTABLE"]);
+    assert_eq!(done(&["plan"]), ["plan\ttext\tp_plan\tevents"]);
+    assert_eq!(done(&["a b/c", "--type", "number"]), ["a b/c\tnumber\tp_a%20b/c\tevents"]);
     let number = other.to_string();
     let of_other = ["paid", "--type", "boolean", "--project", &number];
-    assert_eq!(done(&of_other), ["paid\tboolean\tp_paid"]);
-    let all = ["KEY\tTYPE\tCOLUMN", "a b/c\tnumber\tp_a%20b/c", "plan\ttext\tp_plan"];
+    assert_eq!(done(&of_other), ["paid\tboolean\tp_paid\tevents"]);
+    let of_persons = ["a b/c", "--table", "persons"];
+    assert_eq!(done(&of_persons), ["a b/c\ttext\tp_a%20b/c\tpersons"]);
+    let all = [
+        "KEY\tTYPE\tCOLUMN\tTABLE",
+        "a b/c\tnumber\tp_a%20b/c\tevents",
+        "plan\ttext\tp_plan\tevents",
+        "a b/c\ttext\tp_a%20b/c\tpersons",
+    ];
     assert_eq!(done(&[]), all);
+    assert_eq!(done(&["--table", "persons"]), [all[0], all[3]]);
+    assert_eq!(done(&["--table", "events"]), all[..3]);
     assert_eq!(done(&["a b/c", "--remove"]), Vec::<String>::new());
+    assert_eq!(done(&["--table", "persons"]), [all[0], all[3]]);
+    assert_eq!(done(&["a b/c", "--remove", "--table", "persons"]), Vec::<String>::new());
     assert_eq!(promoted(&server, 1), pairs(&[("plan", "text")]));
     assert_eq!(promoted(&server, other), pairs(&[("paid", "boolean")]));
     for (arguments, key, expected) in [
         (&["plan", "--type", "number"][..], KEY, "The column p_plan is text, and stays it."),
         (&["plan", "--type", "date"], KEY, "date"),
+        (&["plan", "--table", "groups"], KEY, "groups"),
+        (&["plan", "--remove", "--table", "persons"], KEY, "Not found."),
         (&["other", "--remove"], KEY, "Not found."),
         (&["--remove"], KEY, "KEY"),
         (&["plan"], "phx_wrong", "key"),
@@ -262,7 +340,7 @@ fn the_command_promotes_lists_and_removes() {
 }
 
 #[test]
-fn the_page_promotes_a_property_of_events() {
+fn the_page_promotes_properties() {
     let server = TestServer::start();
     let properties = json!({"seats": 3, "$browser": "x", "$set": {"age": 7}});
     let event = json!([{"event": "a", "distinct_id": "b", "properties": properties}]);
@@ -283,10 +361,10 @@ fn the_page_promotes_a_property_of_events() {
     let shown = page(&own);
     assert!(shown.contains("value=\"promote\""), "{shown}");
     assert!(shown.contains("<option value=\"number\" selected>number</option>"), "{shown}");
-    for other in [&browser, &age] {
-        let shown = page(&format!("properties/{other}"));
-        assert!(!shown.contains("id=\"column\""), "{shown}");
-    }
+    let fixed = page(&format!("properties/{browser}"));
+    assert!(!fixed.contains("id=\"column\""), "{fixed}");
+    let shown = page(&format!("properties/{age}"));
+    assert!(shown.contains("<option value=\"number\" selected>number</option>"), "{shown}");
     let send = |id: &str, fields: &[(&str, &str)]| {
         post(&server, &format!("data-management/properties/{id}/column"), fields)
     };
@@ -303,7 +381,6 @@ fn the_page_promotes_a_property_of_events() {
         (&seats, &[("do", "promote"), ("type", "date")], 400),
         (&seats, &[("do", "other")], 400),
         (&browser, &[("do", "promote"), ("type", "text")], 400),
-        (&age, &[("do", "promote"), ("type", "number")], 404),
     ] {
         let answer = send(id, fields);
         assert_eq!(answer.status, status, "{fields:?}: {answer}");
@@ -312,4 +389,15 @@ fn the_page_promotes_a_property_of_events() {
     assert_eq!(send(&seats, &[("do", "stop")]).status, 303);
     assert!(promoted(&server, 1).is_empty());
     assert_eq!(send(&seats, &[("do", "stop")]).status, 404);
+    // Of persons.
+    assert_eq!(send(&age, &[("do", "stop")]).status, 404);
+    assert_eq!(send(&age, &[("do", "promote"), ("type", "number")]).status, 303);
+    let list = server.get(PROMOTED).json()["results"].clone();
+    assert_eq!((&list[0]["key"], &list[0]["table"]), (&json!("age"), &json!("persons")));
+    assert!(page("properties?type=person").contains("p_age, number"));
+    assert!(!page("properties").contains("p_age, number"));
+    let shown = page(&format!("properties/{age}"));
+    assert!(shown.contains("p_age") && shown.contains("value=\"stop\""), "{shown}");
+    assert_eq!(send(&age, &[("do", "stop")]).status, 303);
+    assert!(promoted(&server, 1).is_empty());
 }

@@ -41,7 +41,7 @@ const QUESTIONS: [(&str, &str); 11] = [
     ("SELECT count(*) FROM person_distinct_ids d JOIN persons p ON d.person_id = p.uuid", ""),
 ];
 
-fn duckdb(views: &str, asked: &[&str]) -> Vec<Value> {
+pub(crate) fn duckdb(views: &str, asked: &[&str]) -> Vec<Value> {
     let mut command = Command::new(tools().join("readers/bin/python"));
     command.args(["-c", DUCKDB]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::inherit()).spawn().expect("Python starts");
@@ -53,7 +53,7 @@ fn duckdb(views: &str, asked: &[&str]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("rows")).collect()
 }
 
-fn views(server: &TestServer, project: i64) -> String {
+pub(crate) fn views(server: &TestServer, project: i64) -> String {
     let project = project.to_string();
     run(server.weir(&["inspect", "--views", "--project", &project]))
 }
