@@ -253,9 +253,9 @@ pub const TABLE: &[Endpoint] = &[
     op::<persons::changes::DeleteProperty>("POST", "P/persons/:id/delete_property/", "Remove one property").or_file().analytics(),
     op::<persons::split::Perform>("POST", "P/persons/:id/split/", "Give every other distinct id, or some, a person of its own").or_file().analytics(),
 
-    op::<promoted_properties::List>("GET", "P/promoted_properties/", "Properties that the project has promoted to columns of events or of persons"),
+    op::<promoted_properties::List>("GET", "P/promoted_properties/", "Properties that the project has promoted to columns of events or of persons").or(&[INVALID]),
     op::<promoted_properties::Create>("POST", "P/promoted_properties/", "Promote a property of events or of persons to a column; only for administrators"),
-    op::<promoted_properties::Delete>("DELETE", "P/promoted_properties/:key/", "Promote a property no more; only for administrators"),
+    op::<promoted_properties::Delete>("DELETE", "P/promoted_properties/:key/", "Promote a property no more; only for administrators").or(&[INVALID]),
 
     op::<property_definitions::List>("GET", "P/property_definitions/", "Properties that were seen").or(&[INVALID]),
     op::<property_definitions::SeenTogether>("GET", "P/property_definitions/seen_together/", "Which events ever had a property").says("By the names of the events").or(&[INVALID]),
