@@ -1,8 +1,10 @@
 //! Memtable: rows that are durable in the log and not yet in a file. No files, no locks.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::BooleanArray;
 use arrow::error::ArrowError;
 
 use crate::rows::{Rows, Run};
@@ -83,6 +85,37 @@ impl Memtable {
         }
         self.batches.push(rows);
         Ok(())
+    }
+
+    /// The same without the rows of log records up to `through`.
+    ///
+    /// # Errors
+    ///
+    /// Rows cannot be filtered: a programmer error.
+    pub fn after(&self, through: Sequence) -> Result<Self, ArrowError> {
+        let mut rest = Self { last: self.last, oldest: self.oldest, ..Self::default() };
+        if self.last <= through {
+            return Ok(Self::default());
+        }
+        for batch in &self.batches {
+            let is_newer = |run: &Run| run.sequence > through;
+            let batch = match batch.runs.iter().filter(|run| is_newer(run)).count() {
+                0 => continue,
+                newer if newer == batch.runs.len() => Arc::clone(batch),
+                _ => {
+                    let keep = batch.runs.iter();
+                    let keep: BooleanArray =
+                        keep.flat_map(|run| repeat_n(Some(is_newer(run)), run.len)).collect();
+                    let mut kept = Rows::clone(batch).filtered(&keep)?;
+                    kept.runs.retain(is_newer);
+                    Arc::new(kept)
+                }
+            };
+            rest.rows += batch.len;
+            rest.memory_bytes += batch.memory_bytes;
+            rest.batches.push(batch);
+        }
+        Ok(rest)
     }
 
     /// The batches, oldest first.
@@ -172,6 +205,45 @@ mod tests {
             }
         }
         assert_eq!(next, 1000);
+    }
+
+    /// Goal: whatever record is the last one in files, what is left are the rows of the records behind it, in order.
+    #[test]
+    fn rows_that_are_in_files_are_left_out() {
+        let mut memtable = Memtable::default();
+        let rows = |number: u64| {
+            let text = text(&["a", "b"][..usize::try_from(number % 3).unwrap()]);
+            Rows { memory_bytes: 10, ..text }
+        };
+        for number in 1..=100 {
+            memtable.insert(rows(number), Sequence(number), Duration::from_secs(number)).unwrap();
+        }
+        for through in [0, 1, 15, 16, 17, 50, 99, 100, 200] {
+            let mut rest = memtable.after(Sequence(through)).unwrap();
+            let positions = |memtable: &Memtable| -> Vec<i64> {
+                let batches = memtable.batches().iter();
+                batches.flat_map(|batch| batch.positions().values().to_vec()).collect()
+            };
+            let left: Vec<u64> = (through + 1..=100).collect();
+            let expected = |left: &[u64]| -> Vec<i64> {
+                let of = |number: &u64| {
+                    let count = usize::try_from(number % 3).unwrap();
+                    std::iter::repeat_n(i64::try_from(*number).unwrap(), count)
+                };
+                left.iter().flat_map(of).collect()
+            };
+            assert_eq!(positions(&rest), expected(&left), "{through}");
+            assert_eq!(rest.rows(), expected(&left).len());
+            assert_eq!(rest.is_empty(), left.is_empty(), "{through}");
+            let bytes = rest.batches().iter().map(|batch| batch.memory_bytes).sum::<usize>();
+            assert_eq!(rest.memory_bytes(), bytes);
+            let more: Vec<u64> = left.iter().copied().chain(101..=150).collect();
+            for number in 101..=150 {
+                rest.insert(rows(number), Sequence(number), Duration::ZERO).unwrap();
+            }
+            assert_eq!(positions(&rest), expected(&more), "{through}");
+            assert_eq!(rest.last(), Sequence(150));
+        }
     }
 
     fn text(values: &[&str]) -> Rows {

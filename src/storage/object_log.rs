@@ -10,6 +10,7 @@
 //! | `put` | a put that is repeated until its outcome is known |
 //! | `claim` | opening: who takes the log over, and shuts the former writer out |
 //! | `writer`, `reader` | append and sync; reading in order |
+//! | `follow` | what another process has put since |
 //!
 //! # One writer, without clocks
 //!
@@ -39,6 +40,7 @@
 //! Put if absent, reads and lists that show each completed put. `storage/probe.rs` checks it when a bucket is opened.
 
 mod claim;
+pub mod follow;
 mod format;
 pub mod list;
 mod put;

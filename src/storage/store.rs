@@ -123,6 +123,8 @@ struct State {
     /// Memtables that wait for their flush, oldest first. They stay visible until their files are.
     frozen: VecDeque<Arc<Memtable>>,
     version: Arc<TableVersion>,
+    /// Rows of records up to here are in files that another process has written ([`Store::follow`]).
+    followed: Sequence,
 }
 
 impl State {
@@ -177,7 +179,8 @@ impl Store {
         clock: Clock,
     ) -> Self {
         let version = table.current();
-        let state = State { active: Memtable::default(), frozen: VecDeque::new(), version };
+        let (active, frozen, followed) = (Memtable::default(), VecDeque::new(), Sequence(0));
+        let state = State { active, frozen, version, followed };
         let state = Mutex::new(state);
         let committing = tokio::sync::Mutex::new(None);
         let flushes = Notify::new();
@@ -280,6 +283,9 @@ impl Store {
     pub fn insert(&self, rows: Rows, sequence: Sequence) -> Result<(), ArrowError> {
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state.lock();
+        if sequence <= state.followed {
+            return Ok(());
+        }
         state.active.insert(rows, sequence, now)?;
         if self.is_large(&state) && state.frozen.len() < self.shared.settings.frozen_memtables_max {
             state.freeze();
@@ -307,6 +313,30 @@ impl Store {
     fn is_large(&self, state: &State) -> bool {
         let bytes = u64::try_from(state.active.memory_bytes()).unwrap_or(u64::MAX);
         bytes >= self.shared.settings.memtable_max_bytes.as_u64()
+    }
+
+    /// Takes over what another process has committed, which writes this table from the same log: its files, and in one step
+    /// with them the rows in memory that are in these files go. Rows that come later and are in them are not added.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be read; nothing has changed.
+    pub async fn follow(&self) -> Result<(), StoreError> {
+        let version = self.shared.table.refresh().await?;
+        let through = self.flushed_through_of(&version);
+        let mut state = self.shared.state.lock();
+        if version.version == state.version.version {
+            return Ok(());
+        }
+        let frozen = state.frozen.iter().filter(|memtable| memtable.last() > through);
+        let frozen = frozen.map(|memtable| memtable.after(through).map(Arc::new));
+        let frozen = frozen.collect::<Result<VecDeque<_>, _>>()?;
+        let active = state.active.after(through)?;
+        let followed = state.followed.max(through);
+        *state = State { active, frozen, version, followed };
+        drop(state);
+        self.shared.flushes.notify_waiters();
+        Ok(())
     }
 
     /// Waits for a flush, after which [`Store::is_full`] may have changed.

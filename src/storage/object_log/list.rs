@@ -28,6 +28,8 @@ struct Shared {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
     pauses: Pauses,
+    /// Whether another process writes the log, and removes what is durable elsewhere.
+    is_followed: bool,
     /// Never held across requests.
     list: Mutex<List>,
 }
@@ -61,8 +63,20 @@ impl Listed {
 
 /// The objects of the log, oldest first.
 pub(super) async fn list(objects: &dyn ObjectStore) -> Result<Vec<Listed>, Error> {
+    list_behind(objects, None).await
+}
+
+/// The objects behind the one that begins with this record, or all, oldest first.
+pub(super) async fn list_behind(
+    objects: &dyn ObjectStore,
+    first: Option<Sequence>,
+) -> Result<Vec<Listed>, Error> {
     let mut listed = Vec::new();
-    let mut stream = objects.list(Some(&Path::from(DIRECTORY)));
+    let directory = Path::from(DIRECTORY);
+    let mut stream = match first {
+        None => objects.list(Some(&directory)),
+        Some(first) => objects.list_with_offset(Some(&directory), &path_of(first)),
+    };
     while let Some(object) = stream.try_next().await? {
         if let Some(first) = first_of(&object.location) {
             let (bytes, header, is_damaged) = (object.size, None, false);
@@ -84,7 +98,64 @@ impl ObjectFiles {
         before_oldest: Sequence,
     ) -> Self {
         let list = Mutex::new(List { objects: listed, durable_elsewhere, before_oldest });
-        Self { shared: Arc::new(Shared { objects, runtime, pauses, list }) }
+        let is_followed = false;
+        Self { shared: Arc::new(Shared { objects, runtime, pauses, is_followed, list }) }
+    }
+
+    /// The same of a log that another process writes.
+    pub(super) fn followed(
+        objects: Arc<dyn ObjectStore>,
+        runtime: Handle,
+        pauses: Pauses,
+        listed: Vec<Listed>,
+        durable_elsewhere: Sequence,
+        before_oldest: Sequence,
+    ) -> Self {
+        let list = Mutex::new(List { objects: listed, durable_elsewhere, before_oldest });
+        let is_followed = true;
+        Self { shared: Arc::new(Shared { objects, runtime, pauses, is_followed, list }) }
+    }
+
+    /// Whether another process writes the log.
+    pub(super) fn is_followed(&self) -> bool {
+        self.shared.is_followed
+    }
+
+    /// The first record of the newest object.
+    pub(super) fn newest(&self) -> Option<Sequence> {
+        self.shared.list.lock().objects.last().map(|newest| newest.first)
+    }
+
+    /// Adds objects that another process has put behind all others.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Truncated`]: some between them were removed, and nothing is added.
+    pub(super) fn extend(&self, found: Vec<Listed>) -> Result<(), WalError> {
+        let mut list = self.shared.list.lock();
+        let Some(first) = found.first().map(|object| object.first) else { return Ok(()) };
+        // How many records a damaged object has is told by the one behind it.
+        let end = match list.objects.last() {
+            Some(newest) => newest.header.map(|header| header.last()),
+            None => Some(list.before_oldest),
+        };
+        if let Some(end) = end.filter(|end| first > end.next()) {
+            return Err(WalError::Truncated { wanted: end.next(), oldest: first });
+        }
+        list.objects.extend(found);
+        Ok(())
+    }
+
+    /// Removes objects from the list, but for the newest one, whose records are all at or before `through`.
+    pub(super) fn forget_through(&self, through: Sequence) {
+        let mut list = self.shared.list.lock();
+        let count = list.removable(through).count();
+        let last = count.checked_sub(1).and_then(|at| list.objects.get(at + 1));
+        if let Some(next) = last.map(|next| next.first) {
+            list.before_oldest = list.before_oldest.max(next.previous());
+            list.durable_elsewhere = list.durable_elsewhere.max(next.previous());
+        }
+        list.objects.drain(..count);
     }
 
     /// Size of the log in bytes.

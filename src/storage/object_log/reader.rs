@@ -94,11 +94,21 @@ impl ObjectReader {
                 RecordLocation::Removed { oldest } => {
                     return Err(WalError::Truncated { wanted, oldest });
                 }
+                // Claims stay where what is behind them is removed.
+                RecordLocation::Missing { last: Some(last) } if self.files.is_followed() => {
+                    return Err(WalError::Truncated { wanted, oldest: last.next() });
+                }
                 RecordLocation::Missing { last } => {
                     return Ok(Some(self.lost(None, last.unwrap_or(until).min(until))));
                 }
             };
             let object = match self.object(first).await {
+                // The process that writes the log has removed it; see `follow`.
+                Err(WalError::Store { source: Error::NotFound { .. }, .. })
+                    if self.files.is_followed() =>
+                {
+                    return Err(WalError::Truncated { wanted, oldest: last.next() });
+                }
                 Err(WalError::Store { source: Error::NotFound { .. }, .. }) => {
                     // If it was truncated since the lookup, the list has changed: look again.
                     if self.files.locate(wanted) == place {

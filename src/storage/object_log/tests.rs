@@ -2,6 +2,7 @@
 
 mod explored;
 mod faults;
+mod followed;
 mod gated;
 
 use std::sync::Arc;

@@ -1,6 +1,8 @@
-//! Tests of commits with an unknown outcome: no row is lost or counted twice. `chaos` has faults at random.
+//! Tests of commits with an unknown outcome: no row is lost or counted twice. `chaos` has faults at random, `followed` a
+//! writer elsewhere.
 
 mod chaos;
+mod followed;
 
 use arrow::array::{ArrayRef, Int64Array, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
