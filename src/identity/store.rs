@@ -139,15 +139,7 @@ impl Identities {
         if shared.is_unsynced.load(Ordering::Acquire) {
             return Err(IdentityError::Unsynced);
         }
-        self.close(&mut writer);
-        let mut waited = Duration::ZERO;
-        while writer.closing.strong_count() > 0 {
-            if waited >= CLOSE_WAIT {
-                return Err(IdentityError::Reopening);
-            }
-            std::thread::sleep(CLOSE_LOOK);
-            waited += CLOSE_LOOK;
-        }
+        self.close_entirely(&mut writer)?;
         let loaded = Loaded::from(&shared.directory, shared.limits)?;
         *writer = loaded.writer;
         let applied = writer.counters.applied;
@@ -159,6 +151,29 @@ impl Identities {
         shared.erasures.store(Arc::new(Erasures { applied, deletions: loaded.deletions.into() }));
         shared.applied.send_replace(applied);
         shared.open.store(Some(Arc::new(loaded.open)));
+        Ok(())
+    }
+
+    /// Closes the database for good, so that it can be opened elsewhere. Existing views become unusable.
+    ///
+    /// # Errors
+    ///
+    /// If the database still has readers: call it again.
+    pub fn end(&self) -> Result<(), IdentityError> {
+        self.close_entirely(&mut self.shared.writer.lock())
+    }
+
+    /// Closes the database, and waits for its last reader.
+    fn close_entirely(&self, writer: &mut Writer) -> Result<(), IdentityError> {
+        self.close(writer);
+        let mut waited = Duration::ZERO;
+        while writer.closing.strong_count() > 0 {
+            if waited >= CLOSE_WAIT {
+                return Err(IdentityError::Reopening);
+            }
+            std::thread::sleep(CLOSE_LOOK);
+            waited += CLOSE_LOOK;
+        }
         Ok(())
     }
 

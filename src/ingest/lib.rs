@@ -3,11 +3,12 @@
 //! [`Pipeline::accept`] is the whole write path; read it first. `prepare` turns bytes into columns
 //! (pure, on the CPU pool). `commit` makes them durable in the WAL and publishes them (one thread).
 //! `projector` updates persons and definitions (one thread). `replay` applies the WAL at start.
-//! `feedback` records ingestion warnings for senders.
+//! `feedback` records ingestion warnings for senders. `following` applies what another process accepts.
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod activity;
 mod backlog;
+mod bounds;
 mod budget;
 pub mod capture;
 pub mod capture_v1;
@@ -19,6 +20,7 @@ mod disk_room;
 pub mod drops;
 pub mod error;
 pub mod feedback;
+pub mod following;
 pub mod health;
 mod history;
 mod holes;
@@ -48,6 +50,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
+use crate::bounds::{Bounds, log_times};
 use crate::budget::{Budget, MemoryPermit};
 use crate::commit::{Commit, DeletedProjects, LogFailed, LogThread};
 use crate::decoding::{Decoding, Ready};
@@ -56,6 +59,7 @@ use crate::disk_room::DiskRoom;
 use crate::drops::Drops;
 use crate::error::IngestError;
 use crate::feedback::Feedback;
+use crate::following::{Following, Log};
 use crate::health::Health;
 use crate::holes::Holes;
 use crate::memory_estimate::{expected_bytes, is_plain};
@@ -65,12 +69,11 @@ use crate::prepared::EventOutcome;
 use crate::projector::log_again::LogAgain;
 use crate::projector::{Projector, Targets};
 use crate::publish::{LogExtent, Published, Publisher};
-use crate::replay::Replay;
+use crate::replay::{Replay, Tail};
 use crate::request::{CaptureRequest, Received, Rules};
 use crate::reread::Rereader;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::config::bucket::LogPlace;
 use weir_base::tasks::{CpuPool, TaskError, Tasks};
 use weir_base::telemetry::metrics::{Metrics, ReasonLabels};
 use weir_base::telemetry::repeats::Repeats;
@@ -83,7 +86,7 @@ use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::snapshot::Snapshot as MetadataSnapshot;
 use weir_progress::Progress;
-use weir_storage::log::{LogFiles, LogWriter};
+use weir_storage::log::LogFiles;
 use weir_storage::store::Store;
 use weir_storage::wal::Sequence;
 use weir_storage::wal::files::WalFiles;
@@ -98,11 +101,6 @@ const DERIVE_QUEUE_MAX: usize = 1024;
 
 /// How long a request waits for a flush, or for the replay, before it is answered with 503.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
-
-/// How long a request waits until its record is durable, before it is answered with 503. An object store may be away, and
-/// senders wait for 10 to 30 seconds; a disk that does not answer for so long is broken.
-const LOG_WAIT_BUCKET: Duration = Duration::from_secs(10);
-const LOG_WAIT_DISK: Duration = Duration::from_secs(5 * 60);
 
 /// Time between two checks whether the replay has caught up enough to admit a request.
 const REPLAY_LOOK: Duration = Duration::from_millis(20);
@@ -145,13 +143,11 @@ struct Shared {
     store: Store,
     log_files: Arc<dyn LogFiles>,
     log: mpsc::Sender<Commit>,
+    /// Tells of new records, if another process writes the log.
+    following: Option<Following>,
     /// Bounds the memory of the bodies in flight.
     budget: Budget,
-    wal_max_bytes: u64,
-    /// How long a request waits for the log.
-    log_wait: Duration,
-    skew_ignored_millis: u32,
-    event_max_bytes: u32,
+    bounds: Bounds,
     published: Published,
     health: Arc<Health>,
     room: DiskRoom,
@@ -199,7 +195,7 @@ impl Pipeline {
     /// The operating system refuses a thread.
     pub fn start(
         engines: Engines,
-        writer: Box<dyn LogWriter>,
+        own: Log,
         config: &Config,
         Foundations { tasks, cpu, runtime, clock, metrics }: Foundations<'_>,
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
@@ -213,12 +209,13 @@ impl Pipeline {
         let (publisher, published) = Publisher::new(
             store.clone(),
             Window::new(config.ingest.dedup_window_events),
-            LogExtent { published: flushed.min(derived), durable: writer.last_appended() },
+            LogExtent { published: flushed.min(derived), durable: own.end() },
             projections,
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
-        let files = writer.files();
+        let files = own.files();
+        let following = Following::of(&own, &metadata, || publisher.lock().durable_sender());
         let max_age = config.ingest.ingestion_warnings_max_age;
         let (warnings, handle) = (metadata.clone(), runtime.clone());
         let feedback = feedback::start(tasks, warnings, handle, &clock, &metrics, max_age)?;
@@ -230,10 +227,8 @@ impl Pipeline {
         let projector = Projector::new(
             derive_inbox,
             log_again,
-            Targets { identities, metadata: metadata.clone(), feedback: feedback.clone() },
-            runtime,
-            clock.clone(),
-            Arc::clone(&health),
+            Targets::new(identities, &metadata, &feedback, following.is_some()),
+            (runtime.clone(), clock.clone(), Arc::clone(&health)),
         );
         tasks.spawn_thread("projector", tasks.vital("projector", move || projector.run()))?;
         let replay = Replay {
@@ -246,23 +241,24 @@ impl Pipeline {
             health: Arc::clone(&health),
             shutdown: tasks.shutdown().clone(),
             holes,
+            tail: following.clone().map(|following| Tail { following, runtime }),
         };
         tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
-        let log_thread = LogThread {
-            writer,
-            inbox,
-            publisher,
-            health: Arc::clone(&health),
-            room: room.clone(),
-            metrics: Arc::clone(&metrics),
-            clock: clock.clone(),
-            linger: log_times(config).0,
-            refusals: Repeats::new(commit::REFUSALS_PAUSE),
-            deleted: DeletedProjects::of(metadata.clone()),
-        };
-        tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
-        let skew = config.ingest.clock_skew_ignored.as_millis();
-        let event_max_bytes = config.ingest.event_max_bytes.as_u64();
+        if let Log::Own(writer) = own {
+            let log_thread = LogThread {
+                writer,
+                inbox,
+                publisher,
+                health: Arc::clone(&health),
+                room: room.clone(),
+                metrics: Arc::clone(&metrics),
+                clock: clock.clone(),
+                linger: log_times(config).0,
+                refusals: Repeats::new(commit::REFUSALS_PAUSE),
+                deleted: DeletedProjects::of(metadata.clone()),
+            };
+            tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
+        }
         Ok(Self {
             shared: Arc::new(Shared {
                 decoding,
@@ -271,11 +267,9 @@ impl Pipeline {
                 store,
                 log_files: files,
                 log,
+                following,
                 budget: Budget::new(config.ingest.inflight_max_bytes.as_u64()),
-                wal_max_bytes: config.storage.wal_max_bytes.as_u64(),
-                log_wait: log_times(config).1,
-                skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
-                event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
+                bounds: Bounds::of(config),
                 published,
                 health,
                 room,
@@ -315,8 +309,8 @@ impl Pipeline {
             client_ip: request.client_ip,
             protocol: request.protocol.clone(),
             seed: Uuid::new_v4().as_u64_pair().1,
-            skew_ignored_millis: shared.skew_ignored_millis,
-            event_max_bytes: shared.event_max_bytes,
+            skew_ignored_millis: shared.bounds.skew_ignored_millis,
+            event_max_bytes: shared.bounds.event_max_bytes,
             rules: Rules::default(),
         };
         let (mut ready, permit) = self.prepare(&request, &received, permit).await?;
@@ -375,7 +369,7 @@ impl Pipeline {
         let commit = Commit { head, body, prepared, permit, reply };
         let gone = |_| IngestError::Unavailable("the server is shutting down");
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
-        match tokio::time::timeout(self.shared.log_wait, answer).await {
+        match tokio::time::timeout(self.shared.bounds.log_wait, answer).await {
             Ok(answer) => Ok(answer.map_err(|_| gone(()))??),
             // It may become durable yet; then what is sent again is known by its uuids.
             Err(_) => Err(IngestError::Overloaded("the log did not answer in time")),
@@ -412,7 +406,10 @@ impl Pipeline {
     /// Whether every request has to be rejected, whatever is in flight. If the log was refused a segment,
     /// requests are still admitted: only an append shows whether it can begin one now.
     fn check(&self) -> Result<(), IngestError> {
-        let Shared { health, room, log_files, wal_max_bytes, .. } = &*self.shared;
+        let Shared { health, room, log_files, bounds, following, .. } = &*self.shared;
+        if following.is_some() {
+            return Err(IngestError::Unavailable("another server takes events"));
+        }
         if health.is_identity_failed() {
             return Err(IngestError::Unavailable(
                 "the identity store failed and is not open again yet; see the server's log",
@@ -433,7 +430,7 @@ impl Pipeline {
         if health.is_disk_low() && !room.is_enough() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
-        if log_files.size_bytes() >= *wal_max_bytes {
+        if log_files.size_bytes() >= bounds.wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
         // One request has waited for the full time without success: others are rejected at once.
@@ -520,6 +517,11 @@ impl Pipeline {
         Progress::Live { published: sequence, durable, ready, latest }
     }
 
+    /// Tells of new records, if another process writes the log.
+    pub fn following(&self) -> Option<&Following> {
+        self.shared.following.as_ref()
+    }
+
     /// Writes the ingestion warnings that are still in memory; called at shutdown.
     pub async fn write_feedback(&self) -> Result<(), MetadataError> {
         self.shared.feedback.write(&self.shared.metadata).await
@@ -548,14 +550,6 @@ impl Pipeline {
                  without a response have to be sent again"
             );
         }
-    }
-}
-
-/// The shortest time between two syncs of the log, and how long a request waits for one.
-fn log_times(config: &Config) -> (Duration, Duration) {
-    match config.storage.bucket.storage_log {
-        LogPlace::Disk => (Duration::ZERO, LOG_WAIT_DISK),
-        LogPlace::Bucket => (config.storage.bucket.storage_log_linger, LOG_WAIT_BUCKET),
     }
 }
 

@@ -81,6 +81,7 @@ pub(super) struct Projector {
     identities: Identities,
     metadata: Metadata,
     feedback: Feedback,
+    is_follower: bool,
     runtime: Handle,
     clock: Clock,
     health: Arc<Health>,
@@ -105,16 +106,28 @@ pub(super) struct Targets {
     pub(super) metadata: Metadata,
     /// Warnings for senders.
     pub(super) feedback: Feedback,
+    /// Whether another process, which writes the log, writes definitions, activity and warnings.
+    pub(super) is_follower: bool,
+}
+
+impl Targets {
+    pub(super) fn new(
+        identities: Identities,
+        metadata: &Metadata,
+        feedback: &Feedback,
+        is_follower: bool,
+    ) -> Self {
+        let (metadata, feedback) = (metadata.clone(), feedback.clone());
+        Self { identities, metadata, feedback, is_follower }
+    }
 }
 
 impl Projector {
     pub(super) fn new(
         inbox: mpsc::Receiver<Projection>,
         log: LogAgain,
-        Targets { identities, metadata, feedback }: Targets,
-        runtime: Handle,
-        clock: Clock,
-        health: Arc<Health>,
+        Targets { identities, metadata, feedback, is_follower }: Targets,
+        (runtime, clock, health): (Handle, Clock, Arc<Health>),
     ) -> Self {
         let known = Known::new(KeyTable::slot_names());
         let due = Sightings::default();
@@ -125,6 +138,7 @@ impl Projector {
             identities,
             metadata,
             feedback,
+            is_follower,
             runtime,
             clock,
             health,
@@ -142,7 +156,9 @@ impl Projector {
         while self.receive(&mut projections) {
             self.gather(&mut projections);
             // Definitions first: a query that sees the persons of a record sees its definitions.
-            self.define(&projections);
+            if !self.is_follower {
+                self.define(&projections);
+            }
             let operators: Vec<(u64, UserId)> = projections
                 .iter()
                 .filter_map(|projection| Some((projection.record.sequence, projection.by?)))
@@ -200,6 +216,9 @@ impl Projector {
     /// Writes the activity entries of operators' changes, and returns whether they are written. The
     /// changes wait for that: there must be no change without an entry.
     fn log(&self, effects: &[Effect], operators: &[(u64, UserId)]) -> bool {
+        if self.is_follower {
+            return true;
+        }
         let user_of = |sequence| {
             let found = operators.binary_search_by_key(&sequence, |(sequence, _)| *sequence);
             found.ok().and_then(|at| operators.get(at)).map(|(_, user)| *user)
@@ -218,6 +237,9 @@ impl Projector {
     }
 
     fn warn(&self, warning: &Warning) {
+        if self.is_follower {
+            return;
+        }
         let (project, kind) = (warning.project, warning.kind.into());
         let noted = Noted { project, kind, at: self.clock.now(), count: 1 };
         self.feedback.note(noted, std::iter::once_with(|| Sample::from(warning)));

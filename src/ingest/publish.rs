@@ -50,7 +50,7 @@ pub(super) enum Mode {
 pub(super) struct Publisher {
     pub(super) mode: Mode,
     pub(super) window: Window,
-    /// Highest synced sequence. Changes only under this lock.
+    /// Highest synced sequence. Changes only under this lock, but where another process writes the log.
     durable: watch::Sender<Sequence>,
     store: Store,
     projections: mpsc::Sender<Projection>,
@@ -124,6 +124,11 @@ impl Publisher {
         *self.durable.borrow()
     }
 
+    /// Where the highest synced sequence is set, by those who do not publish.
+    pub(super) fn durable_sender(&self) -> watch::Sender<Sequence> {
+        self.durable.clone()
+    }
+
     /// Notes that records are synced up to `sequence`. To be called before they are acknowledged.
     pub(super) fn note_durable(&mut self, sequence: Sequence) {
         self.durable.send_replace(sequence);
@@ -155,6 +160,10 @@ impl Publisher {
             if let Err(error) = self.store.insert(rows, sequence) {
                 return self.stop(sequence, &error);
             }
+        }
+        // While readers wait for all that is durable, they wait for this record, and must not take an answer without it.
+        if self.mode == Mode::CatchingUp {
+            self.latest.note(project.0, sequence);
         }
         if missing.persons {
             let record = Record { sequence: sequence.0, project, ops };

@@ -3,12 +3,16 @@
 //! New requests are accepted meanwhile. They are only logged, at a rate that lets the replay catch up
 //! (`replay_throttle`), and replayed in turn. When the replay has caught up, it switches the publisher
 //! to live under the publisher's lock, so no record is published twice or left out.
+//!
+//! Where another process writes the log, the replay does not end: it goes on with each new record ([`Tail`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
+use crate::following::Following;
 use crate::health::Health;
 use crate::holes::Holes;
 use crate::publish::{Missing, Mode, Publisher};
@@ -29,6 +33,13 @@ const WAIT_FOR_DESCRIPTOR: Duration = Duration::from_secs(1);
 /// Time between attempts to mark the identity store as incomplete while it fails.
 const WAIT_FOR_IDENTITIES: Duration = Duration::from_secs(1);
 
+/// The end of a log that another process writes.
+pub(super) struct Tail {
+    pub(super) following: Following,
+    /// Where the replay waits for new records.
+    pub(super) runtime: Handle,
+}
+
 /// The replay thread.
 pub(super) struct Replay {
     pub(super) reader: Box<dyn LogReader>,
@@ -42,6 +53,8 @@ pub(super) struct Replay {
     pub(super) health: Arc<Health>,
     pub(super) shutdown: Shutdown,
     pub(super) holes: Holes,
+    /// Whether the log goes on elsewhere.
+    pub(super) tail: Option<Tail>,
 }
 
 impl Replay {
@@ -65,13 +78,18 @@ impl Replay {
                     }
                     self.replay(sequence, payload);
                     if self.publisher.lock().mode == Mode::Stopped {
-                        return;
+                        return self.lose_tail();
                     }
                 }
                 Ok(Some(Item::Corrupt(corruption))) => {
                     let damage = corruption.damage;
                     self.holes.tell(corruption);
                     if self.mark(damage) == Pause::Cancelled {
+                        return;
+                    }
+                }
+                Ok(None) if self.tail.is_some() => {
+                    if self.wait_for_more(durable) == Pause::Cancelled {
                         return;
                     }
                 }
@@ -88,6 +106,10 @@ impl Replay {
                         return;
                     }
                 }
+                Err(error) if self.tail.is_some() => {
+                    tracing::warn!(%error, "the log cannot be followed any more");
+                    return self.lose_tail();
+                }
                 Err(error) => {
                     // Going live now would leave out the later records. In this state a few more requests
                     // are logged, queries are rejected, and the operator sees the error.
@@ -102,6 +124,26 @@ impl Replay {
         }
         self.health.set_live();
         tracing::info!(records, "the log is replayed");
+    }
+
+    /// Waits until more than `known` is durable in a log that another process writes.
+    fn wait_for_more(&self, known: Sequence) -> Pause {
+        let Some(Tail { following, runtime }) = &self.tail else { return Pause::Elapsed };
+        let mut durable = following.durable();
+        runtime.block_on(async {
+            tokio::select! {
+                // The sender lives as long as the handle.
+                _ = durable.wait_for(|durable| *durable > known) => Pause::Elapsed,
+                () = self.shutdown.cancelled() => Pause::Cancelled,
+            }
+        })
+    }
+
+    /// Says that no more records are published, if another process writes the log.
+    fn lose_tail(&self) {
+        if let Some(tail) = &self.tail {
+            tail.following.lose();
+        }
     }
 
     /// Marks persons as incomplete before the projector goes beyond the loss; retries until it succeeds.

@@ -106,6 +106,7 @@ impl Restarted {
             health: Arc::clone(&self.health),
             shutdown: Shutdown::new(),
             holes: self.holes.clone(),
+            tail: None,
         }
     }
 
@@ -202,10 +203,9 @@ fn a_hole_does_not_keep_persons_from_following() {
                 identities: holes.identities.clone(),
                 metadata: rereader.metadata.clone(),
                 feedback: Feedback::new(Arc::clone(&holes.metrics)),
+                is_follower: false,
             },
-            runtime.handle().clone(),
-            Clock::test(NOW),
-            Arc::clone(health),
+            (runtime.handle().clone(), Clock::test(NOW), Arc::clone(health)),
         );
         let last = Record { sequence: 3, project: PROJECT, ops: Vec::new() };
         projector.recover(&IdentityError::Reopening, &last);

@@ -1,0 +1,163 @@
+//! Following: how a process that applies the log of another one learns of new records ([`Following`]). Nothing is accepted
+//! and nothing is put here.
+//!
+//! # Read-your-writes
+//!
+//! [`Following::look`] lists the log and then reads the metadata anew. So whatever was acknowledged before the call, by
+//! whichever process, is either among the records that count as durable from then on, for which readers wait as everywhere
+//! (`progress`), or in the snapshot of the metadata. Metadata comes second, because a record may need what was written for
+//! it: a group type has its column before the first event that uses it is logged. So no record is applied with metadata that
+//! are older.
+//!
+//! Those who come before a look begins share it, so that there is one at a time, however many readers there are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Mutex, watch};
+
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_storage::log::{LogFiles, LogWriter};
+use weir_storage::object_log::follow::LogFollower;
+use weir_storage::wal::{Sequence, WalError};
+
+/// The log of a write path.
+#[derive(Debug)]
+pub enum Log {
+    /// This process writes it.
+    Own(Box<dyn LogWriter>),
+    /// Another process writes it. Its records are applied here, too, and nothing is accepted.
+    Followed(LogFollower),
+}
+
+impl Log {
+    /// The stored log.
+    pub fn files(&self) -> Arc<dyn LogFiles> {
+        match self {
+            Self::Own(writer) => writer.files(),
+            Self::Followed(follower) => Arc::new(follower.files().clone()),
+        }
+    }
+
+    /// The last record that is known.
+    pub fn end(&self) -> Sequence {
+        match self {
+            Self::Own(writer) => writer.last_appended(),
+            Self::Followed(follower) => follower.end(),
+        }
+    }
+}
+
+/// Why the newest state is not known.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The log cannot be listed, or it goes on behind records that were removed.
+    #[error("cannot follow the log")]
+    Log(#[source] Arc<WalError>),
+    /// The metadata cannot be read.
+    #[error("cannot read the metadata")]
+    Metadata(#[source] Arc<MetadataError>),
+}
+
+/// Follows the log of another process; clones share it.
+#[derive(Clone)]
+pub struct Following {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    log: LogFollower,
+    metadata: Metadata,
+    durable: watch::Sender<Sequence>,
+    /// Number of looks that have begun.
+    begun: AtomicU64,
+    /// The last look that has ended, by its number. Locked during a look.
+    ended: Mutex<(u64, Result<(), FollowError>)>,
+    lost: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following").field("log", &self.shared.log).finish_non_exhaustive()
+    }
+}
+
+impl Following {
+    /// Follows a log that another process writes; `None` for one of this process. Records count as durable by `durable`.
+    pub(super) fn of(
+        log: &Log,
+        metadata: &Metadata,
+        durable: impl FnOnce() -> watch::Sender<Sequence>,
+    ) -> Option<Self> {
+        let Log::Followed(log) = log else { return None };
+        let (log, metadata, durable) = (log.clone(), metadata.clone(), durable());
+        let (begun, ended) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
+        let lost = watch::Sender::new(false);
+        Some(Self { shared: Arc::new(Shared { log, metadata, durable, begun, ended, lost }) })
+    }
+
+    /// Looks for what was acknowledged before the call: records count as durable then, and the metadata are read.
+    ///
+    /// # Errors
+    ///
+    /// See [`FollowError`]; something may be missing.
+    pub async fn look(&self) -> Result<(), FollowError> {
+        let shared = &*self.shared;
+        let before = shared.begun.load(Ordering::SeqCst);
+        let mut ended = shared.ended.lock().await;
+        let (number, looked) = &*ended;
+        if *number > before {
+            return looked.clone();
+        }
+        let number = shared.begun.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let looked = self.look_now().await;
+        *ended = (number, looked.clone());
+        looked
+    }
+
+    async fn look_now(&self) -> Result<(), FollowError> {
+        let Shared { log, metadata, durable, .. } = &*self.shared;
+        let end = log.look().await.map_err(|error| {
+            self.note(&error);
+            FollowError::Log(Arc::new(error))
+        })?;
+        metadata.refresh().await.map_err(|error| FollowError::Metadata(Arc::new(error)))?;
+        durable.send_if_modified(|known| {
+            let is_newer = *known < end;
+            *known = end.max(*known);
+            is_newer
+        });
+        Ok(())
+    }
+
+    /// Takes note of a failure to read the log, after which it may not be followed any more.
+    pub(super) fn note(&self, error: &WalError) {
+        if matches!(error, WalError::Truncated { .. } | WalError::Version { .. }) {
+            self.lose();
+        }
+    }
+
+    /// Takes note that the log cannot be followed any more.
+    pub(super) fn lose(&self) {
+        self.shared.lost.send_replace(true);
+    }
+
+    /// Returns once the log cannot be followed any more: what comes next was removed, or cannot be read. Opened anew, from
+    /// newer states of the stores, it may be.
+    pub async fn lost(&self) {
+        // The sender lives as long as this handle.
+        let _ = self.shared.lost.subscribe().wait_for(|lost| *lost).await;
+    }
+
+    /// Forgets where records are that were applied.
+    pub fn forget_through(&self, through: Sequence) {
+        self.shared.log.forget_through(through);
+    }
+
+    /// The records that count as durable.
+    pub(super) fn durable(&self) -> watch::Receiver<Sequence> {
+        self.shared.durable.subscribe()
+    }
+}
