@@ -20,6 +20,7 @@ pub mod mcp;
 pub mod migrate;
 pub mod moving;
 mod postgres;
+mod process;
 mod progress;
 mod project_api;
 pub mod promote;
@@ -27,6 +28,7 @@ pub mod query;
 mod runtime;
 pub mod schema;
 pub mod serve;
+mod standby;
 pub mod transfer;
 pub mod worker;
 

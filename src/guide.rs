@@ -62,7 +62,7 @@ pages! {
     operations "guide/operations.md" "install, proxy, logs, metrics, the data directory, growth",
     postgres "guide/postgres.md" "metadata in PostgreSQL",
     bucket "guide/bucket.md" "tables in S3 or a compatible store, and what that costs",
-    standby "guide/standby.md" "two servers without a disk of their own",
+    standby "guide/standby.md" "servers without a disk of their own: reads on all, one writes",
     workers "guide/workers.md" "large queries over several machines",
     backup "guide/backup.md" "backup and restore",
     guarantees "guide/guarantees.md" "durability, damage, deletion",

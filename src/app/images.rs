@@ -50,7 +50,8 @@ pub(super) fn images_of(config: &Config, tables: &Tables, access: TablesAccess) 
     images_in(tables).filter(|_| is_kept && access == TablesAccess::Write)
 }
 
-fn images_in(tables: &Tables) -> Option<Images> {
+/// The images in a bucket.
+pub(super) fn images_in(tables: &Tables) -> Option<Images> {
     Some(Images::new(tables.shard()?, ObjectPath::from(PREFIX)))
 }
 

@@ -20,7 +20,7 @@ use weir_base::config::metadata::MetadataUrl;
 use weir_base::tasks::{Pause, Shutdown, Tasks};
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
-use weir_metadata::leases::Lease;
+use weir_metadata::leases::{Holder, Lease};
 use weir_metadata::postgres::MetadataAccess;
 use weir_storage::object_log::Rivals;
 use weir_storage::wal::WalError;
@@ -41,7 +41,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct Held {
     name: String,
-    holder: String,
+    holder: Holder,
     /// A connection pool of its own, so that renewals wait for nothing else.
     metadata: Metadata,
     /// Set once the log is open.
@@ -49,8 +49,8 @@ pub struct Held {
     lost: Arc<watch::Sender<bool>>,
 }
 
-/// Waits until this process has the lease of the shard of this bucket; `say` is called with the current holder
-/// meanwhile. `None` if the process is stopped before that.
+/// Waits until this process has the lease of the shard of this bucket; `say` is called with the lease of another holder
+/// meanwhile. Others pass requests on to `url` then. `None` if the process is stopped before that.
 ///
 /// # Errors
 ///
@@ -58,8 +58,9 @@ pub struct Held {
 pub async fn stand_by(
     config: &Config,
     clock: &Clock,
+    url: &str,
     stopping: &Shutdown,
-    say: impl Fn(&str),
+    say: impl Fn(&Lease),
 ) -> Result<Option<Held>, OpenError> {
     let (settings, storage) = (&config.metadata, &config.storage.bucket);
     let (Some(metadata), Some(bucket)) = (&settings.metadata_url, &storage.storage_url) else {
@@ -67,7 +68,7 @@ pub async fn stand_by(
     };
     let metadata =
         Metadata::connect(settings, metadata, clock.clone(), MetadataAccess::Write).await?;
-    let held = Held::new(bucket, metadata);
+    let held = Held::new(bucket, url, metadata);
     Ok(held.wait(clock, stopping, say).await.then_some(held))
 }
 
@@ -104,7 +105,7 @@ pub(super) async fn take(
     if !found.holder.is_empty() {
         return Ok(Taking::Served);
     }
-    let held = Held::new(bucket, connect(MetadataAccess::Write).await?);
+    let held = Held::new(bucket, "", connect(MetadataAccess::Write).await?);
     match held.metadata.take_lease(&held.name, &held.holder, Some(&found)).await? {
         true => Ok(Taking::Taken(held)),
         false => Ok(Taking::Served),
@@ -116,10 +117,11 @@ fn name_of(bucket: &BucketUrl) -> String {
 }
 
 impl Held {
-    fn new(bucket: &BucketUrl, metadata: Metadata) -> Self {
+    fn new(bucket: &BucketUrl, url: &str, metadata: Metadata) -> Self {
+        let unique = || Uuid::new_v4().to_string();
         Self {
             name: name_of(bucket),
-            holder: Uuid::new_v4().to_string(),
+            holder: Holder { name: unique(), url: url.to_owned(), secret: unique() },
             metadata,
             rivals: Arc::default(),
             lost: Arc::new(watch::Sender::new(false)),
@@ -132,18 +134,18 @@ impl Held {
     ///
     /// PostgreSQL cannot be used.
     pub(super) async fn renew(&self) -> Result<bool, MetadataError> {
-        self.metadata.renew_lease(&self.name, &self.holder).await
+        self.metadata.renew_lease(&self.name, &self.holder.name).await
     }
 
     /// Returns whether the lease was taken before the process is to end.
-    async fn wait(&self, clock: &Clock, stopping: &Shutdown, say: impl Fn(&str)) -> bool {
+    async fn wait(&self, clock: &Clock, stopping: &Shutdown, say: impl Fn(&Lease)) -> bool {
         let mut seen: Option<(Lease, Duration)> = None;
         loop {
             match self.look(clock, &mut seen).await {
                 Ok(true) => return true,
                 Ok(false) => {
                     if let Some((lease, _)) = &seen {
-                        say(&lease.holder);
+                        say(lease);
                     }
                 }
                 Err(error) => {
@@ -220,6 +222,11 @@ impl Held {
         });
     }
 
+    /// The secret with which other servers pass requests on to this one.
+    pub fn secret(&self) -> &str {
+        &self.holder.secret
+    }
+
     /// From now on also checks the log for a rival while PostgreSQL is unavailable.
     pub fn watch_log(&self, rivals: Rivals) {
         self.rivals.store(Some(Arc::new(rivals)));
@@ -241,7 +248,7 @@ impl Held {
 
     /// Releases the lease, so that the next server need not wait.
     pub async fn give_back(&self) {
-        if let Err(error) = self.metadata.give_lease_back(&self.name, &self.holder).await {
+        if let Err(error) = self.metadata.give_lease_back(&self.name, &self.holder.name).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,

@@ -8,6 +8,7 @@ pub mod copy;
 pub mod directory;
 pub mod error;
 pub mod flush;
+mod follow;
 pub mod images;
 pub mod lease;
 pub mod live_files;
@@ -86,6 +87,24 @@ impl App {
         })
     }
 
+    /// Opens the shard of a bucket while another server writes it: what that acknowledges can be read here, and nothing is
+    /// accepted ([`Pipeline::following`]). `None` if there is nothing to follow yet.
+    ///
+    /// # Errors
+    ///
+    /// An engine cannot be opened. As the bucket changes meanwhile, another attempt may succeed.
+    ///
+    /// [`Pipeline::following`]: weir_ingest::Pipeline::following
+    pub fn follow(process: Process) -> LocalBoxFuture<'static, Result<Option<Self>, OpenError>> {
+        Box::pin(async move {
+            let Some(stores) = Stores::follow(&process).await? else { return Ok(None) };
+            let (access, policy) = (MetadataAccess::Write, MetadataPolicy::Require);
+            let start = MetadataStart { access, policy, has_events: stores.has_events() };
+            let node = Node::open(process, start).await?;
+            Self::compose(node, stores, Role::Follow, None).await.map(Some)
+        })
+    }
+
     /// Opens a working copy of a data directory for queries. Replays the log, and flushes to the copy if the
     /// memtables are full. No other background job runs: no merges, no scheduled changes, no removal of old
     /// warnings.
@@ -116,7 +135,9 @@ impl App {
     ) -> Result<Self, OpenError> {
         let node = Arc::new(node);
         let shard = Arc::new(Shard::open(Arc::clone(&node), stores, role, distribute).await?);
-        shard.make_first_image().await?;
+        if role != Role::Follow {
+            shard.make_first_image().await?;
+        }
         shard.start_jobs(role)?;
         Ok(Self { engine: shard.engine.clone(), standing: None, shard, node })
     }
@@ -153,6 +174,16 @@ impl App {
         format: Format,
     ) -> Result<File, QueryError> {
         sql::file(&self.engine, project, sql, format).await
+    }
+
+    /// Closes a shard that was followed, after its tasks have ended, so that the stores in the data directory can be opened
+    /// again. Requests that still read them fail. Blocks for a short time.
+    ///
+    /// # Errors
+    ///
+    /// Somebody still reads them: call it again.
+    pub fn stop_following(&self) -> Result<(), OpenError> {
+        Ok(self.shard.identities.end()?)
     }
 
     /// Closes the shard: see [`Shard`]. The last step of a clean end, after [`Shard::drain`], and after the tasks were

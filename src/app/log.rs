@@ -17,8 +17,9 @@ use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
 use weir_disk::Disk;
 use weir_event::id::ProjectId;
 use weir_identity::store::Identities;
+use weir_ingest::following::Log;
 use weir_ingest::operation::{Action, Operation};
-use weir_storage::log::{LogFiles, LogWriter};
+use weir_storage::log::LogFiles;
 use weir_storage::object_log;
 use weir_storage::object_log::writer::ObjectLog;
 use weir_storage::object_log::{ObjectLogSettings, Pauses, Rivals};
@@ -37,7 +38,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// The log of a shard.
 #[derive(Debug)]
 pub(super) struct OpenLog {
-    pub(super) writer: Box<dyn LogWriter>,
+    pub(super) log: Log,
     /// Whether it has, or had, records of requests.
     pub(super) has_records: bool,
     /// Its segment files, of which a spare one is kept, if it is on disk.
@@ -110,7 +111,12 @@ pub(super) async fn open_log(
         let (pauses, runtime) = (pauses(process), process.runtimes.main.clone());
         let log = ObjectLog::read(objects, elsewhere, had_by_all, pauses, runtime).await?;
         let has_records = log.last_appended() > Sequence(0);
-        return Ok(OpenLog { writer: Box::new(log), has_records, segments: None, rivals: None });
+        return Ok(OpenLog {
+            log: Log::Own(Box::new(log)),
+            has_records,
+            segments: None,
+            rivals: None,
+        });
     }
     refuse_log_on_disk(config, disk, elsewhere, metrics)?;
     let writer = Uuid::new_v4();
@@ -134,7 +140,7 @@ pub(super) async fn open_log(
     tracing::info!(last = claimed.0, seen = elsewhere.seen.0, "took over the log in the bucket");
     let has_records = elsewhere.seen > Sequence(0) || log.files().has_requests().await?;
     let rivals = Some(log.rivals());
-    Ok(OpenLog { writer: Box::new(log), has_records, segments: None, rivals })
+    Ok(OpenLog { log: Log::Own(Box::new(log)), has_records, segments: None, rivals })
 }
 
 /// The store of a log in a bucket; `None` if it is on disk.
@@ -157,12 +163,12 @@ async fn bucket_of_log(
             problem: "names a bucket that has the log, too: start with --storage-log bucket"
                 .to_owned(),
         }),
-        TablesAccess::Read | TablesAccess::Copy => Ok(Some(objects)),
+        TablesAccess::Read | TablesAccess::Copy | TablesAccess::Follow => Ok(Some(objects)),
     }
 }
 
 /// Waits between attempts of a request until the process ends, longer each time.
-fn pauses(process: &Process) -> Pauses {
+pub(super) fn pauses(process: &Process) -> Pauses {
     let shutdown = process.tasks.shutdown().clone();
     Pauses::new(move |attempt| {
         let shutdown = shutdown.clone();
@@ -182,7 +188,7 @@ fn refuse_log_on_disk(
     if !path.is_dir() {
         return Ok(());
     }
-    let left = open_on_disk(config, disk, elsewhere, metrics)?.writer.last_appended();
+    let left = open_on_disk(config, disk, elsewhere, metrics)?.log.end();
     match left > elsewhere.durable {
         true => Err(OpenError::Incomplete {
             path,
@@ -233,5 +239,5 @@ fn open_on_disk(
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
     let has_records = wal.last_appended() > Sequence(0);
     let segments = Some(wal.files());
-    Ok(OpenLog { writer: Box::new(wal), has_records, segments, rivals: None })
+    Ok(OpenLog { log: Log::Own(Box::new(wal)), has_records, segments, rivals: None })
 }

@@ -253,7 +253,8 @@ impl Maintenance {
         }
     }
 
-    fn watch(&self) {
+    /// Updates the metrics of the stores, and looks whether the disk has room.
+    pub(super) fn watch(&self) {
         self.pipeline.look_at_disk();
         let accepted = self.metrics.events_accepted.get();
         self.metrics.accepted_lately.note(self.clock.monotonic(), accepted);

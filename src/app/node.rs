@@ -23,6 +23,7 @@ use weir_insights::slow_questions::SlowQuestions;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::PersonalKey;
 use weir_query::kernel::distribution::Distribute;
+use weir_storage::cached::blocks::BlockCache;
 
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
@@ -70,6 +71,8 @@ pub struct Process {
     pub metrics: Arc<Metrics>,
     /// Gives the read path the nodes that execute parts of large queries, if there are any.
     pub distribute: Option<Distribute>,
+    /// The cache of data files in a bucket, if this process has one open already.
+    pub cache: Option<BlockCache>,
 }
 
 /// Process-wide handles.
@@ -118,7 +121,7 @@ impl std::fmt::Debug for TasksHandle {
 impl Node {
     /// Opens the metadata store and starts the pools.
     pub(super) async fn open(process: Process, start: MetadataStart) -> Result<Self, OpenError> {
-        let Process { config, tasks, runtimes, clock, metrics, distribute: _ } = process;
+        let Process { config, tasks, runtimes, clock, metrics, .. } = process;
         let metadata = start.open(&config, &clock, &metrics).await?;
         let decoding = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let cpu = CpuPool::new("answer", cores())?;

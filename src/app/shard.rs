@@ -18,7 +18,7 @@ use crate::maintenance::images::IdentityImages;
 use crate::maintenance::{Maintenance, cohorts, projects, usage};
 use crate::node::{Node, Process};
 use crate::tables::TablesAccess;
-use crate::{live_files, tables};
+use crate::{follow, live_files, tables};
 use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_disk::{Disk, OsDisk};
 use weir_evaluation::Evaluator;
@@ -44,13 +44,13 @@ const OVERRIDES_PAUSE: Duration = Duration::from_secs(10);
 /// they distinguish its loss from a first start.
 #[derive(Debug)]
 pub(super) struct Stores {
-    tables: Tables,
-    disk: Arc<dyn Disk>,
-    store: Store,
-    identities: Identities,
+    pub(super) tables: Tables,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) store: Store,
+    pub(super) identities: Identities,
     /// Its images in the bucket, if the log is there.
-    images: Option<Arc<IdentityImages>>,
-    log: OpenLog,
+    pub(super) images: Option<Arc<IdentityImages>>,
+    pub(super) log: OpenLog,
 }
 
 /// Purpose of a shard.
@@ -60,6 +60,8 @@ pub(super) enum Role {
     Serve,
     /// It is a copy for queries: the log is replayed into it, and nothing else changes it.
     Copy,
+    /// Another server writes it: what that puts into the log and into files is applied here, and nothing is written.
+    Follow,
 }
 
 /// All handles of a shard, which runs on a [`Node`].
@@ -88,6 +90,10 @@ impl Stores {
     pub(super) async fn open(process: &Process, access: TablesAccess) -> Result<Self, OpenError> {
         let Process { config, clock, metrics, .. } = process;
         let tables = tables::open(config, access, clock, metrics).await?;
+        let tables = match access {
+            TablesAccess::Write => tables::with_cache(process, tables)?,
+            _ => tables,
+        };
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let store = tables::events_store(config, &tables, clock).await?;
         let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
@@ -109,7 +115,7 @@ impl Stores {
             None => None,
         };
         let log = open_log(process, &tables, access, &disk, &store, &identities).await?;
-        note_lost_persons(&identities, &*log.writer.files(), metrics)?;
+        note_lost_persons(&identities, &*log.log.files(), metrics)?;
         Ok(Self { tables, disk, store, identities, images, log })
     }
 
@@ -150,7 +156,9 @@ impl Shard {
         let (tasks, data_dir) = (&node.tasks.0, &config.storage.data_dir);
         read_overrides(tasks, identities.clone())?;
         metadata.name_log(store.app_id()).await?;
-        note_lost_rows(&store, &*log.writer.files(), metrics).await?;
+        if role != Role::Follow {
+            note_lost_rows(&store, &*log.log.files(), metrics).await?;
+        }
         // Before the first change of persons.
         let mut person_tables = Vec::new();
         if role == Role::Serve {
@@ -176,7 +184,7 @@ impl Shard {
         let window = config.ingest.dedup_window_events;
         let (files, runtime) = (store.clone(), runtimes.main.clone());
         let recent = move || runtime.block_on(recent_keys(&files, window));
-        let pipeline = Pipeline::start(engines, log.writer, config, foundations, recent)?;
+        let pipeline = Pipeline::start(engines, log.log, config, foundations, recent)?;
         if let Some(segments) = log.segments {
             pipeline.keep_spare_segment(tasks, segments, config)?;
         }
@@ -242,11 +250,13 @@ impl Shard {
     }
 
     /// Starts the background jobs: all of them, or in a copy only the flushes, without which a replay stops when the
-    /// memtables are full.
+    /// memtables are full, or those that follow another server.
     pub(super) fn start_jobs(&self, role: Role) -> Result<(), TaskError> {
         let tasks = &self.node.tasks.0;
-        if role == Role::Copy {
-            return self.maintenance.start_flushes(tasks);
+        match role {
+            Role::Copy => return self.maintenance.start_flushes(tasks),
+            Role::Follow => return follow::start_jobs(self),
+            Role::Serve => {}
         }
         tables::keep(tasks, &self.tables, &self.node.metrics)?;
         self.maintenance.clone().start(tasks)?;

@@ -12,6 +12,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::directory::{Sharing, check_table_log, node_id, remove_directory, write_durably};
 use crate::error::{BucketError, OpenError};
+use crate::node::Process;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::{AwsVariables, BucketUrl, LogPlace};
@@ -27,8 +28,8 @@ use weir_event::schema::{
 use weir_event::time::{Month, partition_of};
 use weir_query::persons::person_table::TableOf;
 use weir_storage::cached::blocks::{BlockCache, Limits};
-use weir_storage::delta::TableSpec;
 use weir_storage::delta::error::TableError;
+use weir_storage::delta::{DeltaTable, TableSpec};
 use weir_storage::parquet::Layout;
 use weir_storage::probe::{PROBE_INTERVAL, probe, probe_in_use};
 use weir_storage::scratch::Scratch;
@@ -62,6 +63,8 @@ pub enum TablesAccess {
     Read,
     /// For a replay in a copy of the data directory, which changes nothing elsewhere.
     Copy,
+    /// For reading all that another server writes, as long as it does.
+    Follow,
 }
 
 /// Finds the tables of the data directory. A bucket is probed before it is written to.
@@ -84,13 +87,16 @@ pub fn open<'a>(
         let tables = in_bucket(config, &url, access, clock, metrics).await?;
         match access {
             TablesAccess::Read => Ok(tables),
+            TablesAccess::Follow => {
+                remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
+                Ok(tables)
+            }
             TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
             TablesAccess::Write => {
                 refuse_moved(&tables, &url).await?;
                 remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
                 Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
-                let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
-                Ok(tables.with_cache(cache))
+                Ok(tables)
             }
         }
     })
@@ -150,7 +156,7 @@ fn place(storage: &StorageConfig, access: TablesAccess) -> Result<Option<BucketU
         ))),
         (Some(known), _) => Ok(Some(known)),
         // A server that has never run with this setting has written nothing elsewhere.
-        (None, Some(wanted)) if access == TablesAccess::Write => {
+        (None, Some(wanted)) if matches!(access, TablesAccess::Write | TablesAccess::Follow) => {
             let log = storage.data_dir.join("tables/events/_delta_log");
             match log.is_dir() {
                 true => Err(refused(format!(
@@ -228,7 +234,23 @@ pub(super) fn put_away(data_dir: &Path, clock: &Clock) -> io::Result<Option<Stri
     }
 }
 
-fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<BlockCache>> {
+/// The same tables with the cache of a process, or another one in the data directory.
+pub(super) fn with_cache(process: &Process, tables: Tables) -> Result<Tables, OpenError> {
+    let storage = &process.config.storage;
+    let cache = match &process.cache {
+        Some(cache) => Some(cache.clone()),
+        None if tables.is_local() => None,
+        None => cache(storage, &process.metrics).map_err(OpenError::io(&storage.data_dir))?,
+    };
+    Ok(tables.with_cache(cache))
+}
+
+/// Opens the cache of data files in the data directory; `None` if settings want none.
+///
+/// # Errors
+///
+/// An I/O error.
+pub fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<BlockCache>> {
     let directory = storage.data_dir.join(CACHE_DIRECTORY);
     let max_bytes = storage.bucket.storage_cache_max_bytes.as_u64();
     if max_bytes == 0 {
@@ -241,7 +263,7 @@ fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<B
 }
 
 /// Lets the cache of a bucket leave space free on the disk.
-fn keep_cache(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
+pub(super) fn keep_cache(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
     let Some(cache) = tables.cache().cloned() else { return Ok(()) };
     let shutdown = tasks.shutdown().clone();
     tasks.spawn_background_thread("bucket-cache", move || {
@@ -333,11 +355,6 @@ pub(super) async fn events_store(
     // Also creates the directory, and syncs its name, which a directory that was created here would lack.
     let files = tables.writing(name).map_err(OpenError::io(&place))?.for_queries();
     check_table_log(&**files.objects(), &place).await?;
-    let partitioning = Partitioning {
-        time_column: column::TIMESTAMP,
-        key: |time| partition_of(time).0,
-        name: |month| Month(month).to_string(),
-    };
     let (data_dir, settings) = (&config.storage.data_dir, config.storage.clone());
     let sharing = match (tables.shard(), settings.bucket.storage_log) {
         (None, _) => Sharing::Never,
@@ -355,10 +372,35 @@ pub(super) async fn events_store(
                 claimed => claimed?,
             }
         }
-        let layout = events_layout();
-        return Ok(Store::new(table, layout, partitioning, app_id, settings, clock.clone()));
+        return Ok(store_of(table, app_id, settings, clock));
     }
     Err(TableError::Busy { table: name, attempts: CLAIMS_MAX }.into())
+}
+
+fn store_of(table: DeltaTable, app_id: String, settings: StorageConfig, clock: &Clock) -> Store {
+    let partitioning = Partitioning {
+        time_column: column::TIMESTAMP,
+        key: |time| partition_of(time).0,
+        name: |month| Month(month).to_string(),
+    };
+    Store::new(table, events_layout(), partitioning, app_id, settings, clock.clone())
+}
+
+/// The events table that another server writes, whose log is in the bucket; `None` if there is none yet.
+pub(super) async fn followed_store(
+    config: &Config,
+    tables: &Tables,
+    clock: &Clock,
+) -> Result<Option<Store>, OpenError> {
+    let name = events_spec().name;
+    let place = PathBuf::from(tables.name(name));
+    let files = tables.reading(name).map_err(OpenError::io(&place))?.for_queries();
+    let Some(table) = files.open_existing(events_spec(), clock.clone()).await? else {
+        return Ok(None);
+    };
+    let settings = config.storage.clone();
+    let app_id = node_id(&settings.data_dir, &table.current(), Sharing::InTurn)?;
+    Ok(Some(store_of(table, app_id, settings, clock)))
 }
 
 #[cfg(test)]

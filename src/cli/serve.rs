@@ -1,31 +1,28 @@
 //! `weir serve`, the server process: reads the settings, locks the data directory, opens the engines, serves
 //! HTTP, and drains on a signal.
 
-use std::fs::DirBuilder;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
-use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Builder;
 use uuid::Uuid;
 
-use crate::cli::{descriptors, login, postgres};
-use crate::guide::PAGES;
+use crate::cli::process::{THREADS_END, guide, listen, lock, query_runtime, stop_signal};
+use crate::cli::standby::Standing;
+use crate::cli::{descriptors, login, postgres, standby};
+use weir_app::App;
 use weir_app::directory::MetadataPolicy;
 use weir_app::error::OpenError;
 use weir_app::lease::Held;
-use weir_app::lock::{DirectoryLock, Holder, ServerAddress};
+use weir_app::lock::{DirectoryLock, ServerAddress};
 use weir_app::node::{Process, Runtimes};
 use weir_app::workers::Registry;
-use weir_app::{App, images, lease};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::LogPlace;
@@ -36,13 +33,11 @@ use weir_cluster::members::Directory;
 use weir_cluster::node as cluster;
 use weir_http::limits::Limits;
 use weir_http::router::Router;
-use weir_http::routes::llms::Guide;
-use weir_http::standby::{Refusing, Standby};
 use weir_metadata::Metadata;
 use weir_metadata::bootstrap::{FirstStart, Started};
 use weir_metadata::secrets::Seed;
-use weir_query::guard::complexity;
 use weir_query::kernel::distribution::Distribute;
+use weir_storage::cached::blocks::BlockCache;
 
 /// Time between checks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
@@ -52,9 +47,6 @@ const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
 
 /// Time for the answers to requests that are refused because another server has taken over.
 const REFUSALS_SENT: Duration = Duration::from_secs(2);
-
-/// Longest time at shutdown for the threads to end.
-pub(super) const THREADS_END: Duration = Duration::from_secs(10);
 
 /// Task polls after which a busy thread of the runtime polls sockets and timers again. One poll may evaluate
 /// flags for 200 us (`evaluation`); with tokio's default of 61 a socket could wait for 12 ms.
@@ -157,63 +149,6 @@ pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Resu
     Ok(())
 }
 
-/// Creates the data directory, readable by this user alone. An existing directory keeps its permissions.
-fn create_private(data_dir: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
-    let mode = std::fs::metadata(data_dir)?.permissions().mode() & 0o777;
-    if mode & 0o007 != 0 {
-        let mode = format!("{mode:04o}");
-        tracing::warn!(
-            directory = %data_dir.display(),
-            mode,
-            "the data directory is accessible to all users of this machine; restrict it with chmod 700"
-        );
-    }
-    Ok(())
-}
-
-/// Binds the server's socket. Clients that connect before it serves wait in the kernel's accept queue.
-pub(super) async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
-    let address = config.http.listen;
-    let data_dir = &config.storage.data_dir;
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| match served_by(data_dir) {
-        Some(process) => anyhow!("{} is served by process {process} already", data_dir.display()),
-        None => anyhow!("cannot listen on {address}: {error}; --listen chooses another address"),
-    })
-}
-
-/// The server that runs on `data_dir`, if one does.
-fn served_by(data_dir: &Path) -> Option<u32> {
-    match DirectoryLock::share(data_dir) {
-        Ok(Holder::Server(address)) => Some(address.pid),
-        _ => None,
-    }
-}
-
-/// Creates the data directory if it is missing, and locks it.
-pub(super) fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {
-    let name = data_dir.display();
-    create_private(data_dir).with_context(|| format!("cannot create {name}"))?;
-    match DirectoryLock::take(data_dir).with_context(|| format!("cannot lock {name}"))? {
-        Holder::Nobody(lock) => Ok(lock),
-        Holder::Server(address) => bail!("{name} is served by process {} already", address.pid),
-        Holder::Unknown => {
-            bail!("{name} is in use by another process, which may be a `weir query`; try again")
-        }
-    }
-}
-
-pub(super) fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Builder::new_multi_thread()
-        .thread_name("query")
-        .thread_stack_size(complexity::STACK_BYTES)
-        .worker_threads(config.query.query_threads.unwrap_or(cores).max(1))
-        .enable_all()
-        .build()
-}
-
 /// State with which a server starts.
 struct Start {
     keys: FirstStart,
@@ -246,6 +181,21 @@ async fn distribute(
     Ok(Some(node.distribute(process, directory).knowing(weir_insights::distributed::ABOVE)))
 }
 
+/// Waits for the lease if the log is in a bucket; `None` if the server was stopped before that.
+async fn stand_by(
+    standing: Standing<'_>,
+    listener: TcpListener,
+    limits: Limits,
+) -> anyhow::Result<Option<(TcpListener, Option<Held>, Option<BlockCache>)>> {
+    if standing.config.storage.bucket.storage_log == LogPlace::Disk {
+        return Ok(Some((listener, None, None)));
+    }
+    let url = standby::own_url(standing.config, &listener)?;
+    let (listener, other) = twice(listener)?;
+    let stood = standing.wait(other, limits, &url).await?;
+    Ok(stood.map(|stood| (listener, Some(stood.held), stood.cache)))
+}
+
 /// The workers that are in the database.
 struct Registered(Registry);
 
@@ -272,22 +222,21 @@ struct Served {
 /// Opens the engines, serves and drains. If the log is in a bucket, the server first waits on standby until it holds
 /// the lease; `None` if it was stopped before that.
 async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result<Option<Served>> {
-    let Start { keys, config, policy, mut lock, mut listener, postgres, cluster } = start;
+    let Start { keys, config, policy, mut lock, listener, postgres, cluster } = start;
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
-    let mut lease = None;
-    if config.storage.bucket.storage_log == LogPlace::Bucket {
-        let (own, other) = twice(listener)?;
-        listener = own;
-        let standing = Standing { config: &config, runtime: &runtimes.main, metrics: &metrics };
-        let held = standing.wait(other, limits.clone(), &clock).await?;
-        let Some(held) = held else { return Ok(None) };
-        held.keep(&back);
-        lease = Some(held);
+    let standing =
+        Standing { config: &config, runtimes: &runtimes, metrics: &metrics, clock: &clock };
+    let Some((listener, lease, cache)) = stand_by(standing, listener, limits.clone()).await? else {
+        return Ok(None);
+    };
+    if let Some(lease) = &lease {
+        lease.keep(&back);
     }
+    let limits = limits.with_node_secret(lease.as_ref().map(Held::secret));
     let parts = Tasks::new(runtimes.query.clone());
     let settings = (&config, &clock, &metrics);
     let distribute = distribute(cluster, (&parts, &front), settings).await?;
@@ -298,6 +247,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         clock: clock.clone(),
         metrics: Arc::clone(&metrics),
         distribute,
+        cache,
     };
     let app = open(process, policy, lease.as_ref()).await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -356,12 +306,6 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     Ok(Some(Served { app, back, parts, lock, lease }))
 }
 
-/// The pages of the guide that are about using a server.
-fn guide() -> Guide {
-    let pages = PAGES.iter().filter(|page| page.topic != "contributing");
-    Guide::new(pages.map(|page| (page.topic, page.summary, page.text)).collect())
-}
-
 /// At the first start, the address that signs in to the page once.
 async fn first_link(app: &App, started: &Started, url: &str) -> anyhow::Result<Option<String>> {
     if started.personal_key.is_none() {
@@ -400,52 +344,6 @@ fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
     Ok((TcpListener::from_std(own)?, TcpListener::from_std(other)?))
 }
 
-/// A server on standby.
-struct Standing<'a> {
-    config: &'a Config,
-    runtime: &'a Handle,
-    metrics: &'a Arc<Metrics>,
-}
-
-impl Standing<'_> {
-    /// Answers probes, and refuses everything else, until this server has the lease. `None` if it is stopped.
-    async fn wait(
-        self,
-        listener: TcpListener,
-        limits: Limits,
-        clock: &Clock,
-    ) -> anyhow::Result<Option<Held>> {
-        let tasks = Tasks::new(self.runtime.clone());
-        let handler =
-            Arc::new(Standby { metrics: Arc::clone(self.metrics), refusing: Refusing::Standby });
-        let metrics = Arc::clone(self.metrics);
-        let refusing =
-            weir_http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
-        tasks.spawn("standby", refusing);
-        let serves = Mutex::new(String::new());
-        let say = |holder: &str| {
-            let mut serves = serves.lock();
-            if *serves != holder {
-                holder.clone_into(&mut serves);
-                tracing::info!(holder, "another server serves; this one stands by");
-            }
-        };
-        let waiting = lease::stand_by(self.config, clock, tasks.shutdown(), say);
-        self.metrics.standing_by.set(1);
-        let held = tokio::select! {
-            held = waiting => held,
-            () = stop_signal()? => Ok(None),
-            () = images::prefetch(self.config, clock, self.metrics) => Ok(None),
-        };
-        let Metrics { standing_by, standby_lag, standby_image_age, .. } = &**self.metrics;
-        for gauge in [standing_by, standby_lag, standby_image_age] {
-            gauge.set(0);
-        }
-        tasks.shutdown().begin();
-        Ok(held?)
-    }
-}
-
 /// Returns once another server has taken over; never without a lease.
 async fn taken_over(app: &App, lease: Option<&Held>) {
     let Some(lease) = lease else { return std::future::pending().await };
@@ -455,18 +353,6 @@ async fn taken_over(app: &App, lease: Option<&Held>) {
         // The sender lives as long as the app.
         _ = fenced.wait_for(|fenced| *fenced) => {}
     }
-}
-
-/// Installs handlers for SIGTERM and SIGINT at the call. The future resolves at the first signal.
-pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 /// Reloads the metadata periodically, for what another process changed. Logs the beginning and the end of

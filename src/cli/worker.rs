@@ -9,7 +9,7 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 
-use crate::cli::serve;
+use crate::cli::process;
 use weir_app::{tables, workers};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
@@ -42,12 +42,12 @@ pub fn run(args: WorkerArgs, version: &'static str, clock: Clock) -> anyhow::Res
     let config = args.settings;
     logs::start(&config.telemetry)?;
     let main = Builder::new_multi_thread().thread_name("async").enable_all().build()?;
-    let query = serve::query_runtime(&config)?;
+    let query = process::query_runtime(&config)?;
     let node = main.block_on(Node::listen(&config.cluster, version))?;
     let node =
         node.context("a worker executes parts of queries behind a port: set cluster-listen")?;
-    let listener = main.block_on(serve::listen(&config))?;
-    let lock = serve::lock(&config.storage.data_dir)?;
+    let listener = main.block_on(process::listen(&config))?;
+    let lock = process::lock(&config.storage.data_dir)?;
     let worker = Worker { config, node, listener, query: query.handle().clone(), clock };
     let served = main.block_on(worker.serve());
     if served.is_err() {
@@ -56,7 +56,7 @@ pub fn run(args: WorkerArgs, version: &'static str, clock: Clock) -> anyhow::Res
         return served;
     }
     query.shutdown_background();
-    main.shutdown_timeout(serve::THREADS_END);
+    main.shutdown_timeout(process::THREADS_END);
     drop(lock);
     served
 }
@@ -73,7 +73,7 @@ impl Worker {
     async fn serve(self) -> anyhow::Result<()> {
         let Self { config, node, listener, query, clock } = self;
         let (metrics, tasks) = (Arc::new(Metrics::new()), Tasks::new(Handle::current()));
-        let stop_signal = serve::stop_signal()?;
+        let stop_signal = process::stop_signal()?;
         let url = config.storage.bucket.storage_url.clone();
         let url = url.context("a worker reads the files of a bucket: set storage-url")?;
         let files = tables::of_worker(&config, &url, &tasks, &clock, &metrics).await?;
@@ -106,9 +106,9 @@ impl Worker {
         workers::registered(&config, &clock, (&url, &shutdown), stop_signal).await;
         tracing::info!("stopping");
         tasks.shutdown().begin();
-        let ended = port.wait(serve::THREADS_END).await;
+        let ended = port.wait(process::THREADS_END).await;
         ended.context("parts of queries were cut off; their servers run them again")?;
-        let _ = tasks.wait(serve::THREADS_END).await;
+        let _ = tasks.wait(process::THREADS_END).await;
         Ok(())
     }
 }

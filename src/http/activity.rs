@@ -156,6 +156,7 @@ mod tests {
             keep_alive_idle: IDLE,
             requests_max_bytes: 0,
             trusted_proxies: Networks::default(),
+            node_secret: None,
         }
     }
 

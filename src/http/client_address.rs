@@ -19,8 +19,10 @@ use hyper::header::{FORWARDED, HeaderName};
 
 use weir_base::config::networks::Networks;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+/// Header in which a proxy passes on the address of its client.
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The same of other proxies.
+pub(super) const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Headers in which a proxy passes on the scheme and the host of the original request.
 pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -54,6 +56,11 @@ pub(super) fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &Networ
     } else {
         last_stranger(hops(X_REAL_IP), peer, trusted)
     }
+}
+
+/// The client address in the one header that another server sets when it passes a request on.
+pub(super) fn named_address(headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+    headers.get(X_FORWARDED_FOR).and_then(|named| address(named.as_bytes())).unwrap_or(peer)
 }
 
 /// The first untrusted address of `hops`, which start at the nearest proxy; if all are trusted, the

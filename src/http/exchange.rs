@@ -25,8 +25,9 @@ use hyper::{Method, StatusCode};
 
 use crate::activity::{Activity, stamp};
 use crate::budget::{ANSWER_FREE_BYTES, Budget, Busy, MemoryPermit};
-use crate::client_address::{client_address, remove_claims};
+use crate::client_address::{client_address, named_address, remove_claims};
 use crate::cors;
+use crate::forward::is_passed_on;
 use crate::front::Front;
 use crate::handler::{Handler, Matched};
 use crate::logged_path::logged_path;
@@ -65,7 +66,12 @@ pub(super) fn answer<H: Handler>(
     request: hyper::Request<Incoming>,
 ) -> Answering {
     let (mut head, incoming) = request.into_parts();
-    remove_claims(&mut head.headers, peer, &front.limits.trusted_proxies);
+    // A server that passes a request on has looked at these headers itself.
+    let secret = front.limits.node_secret.as_deref();
+    let is_passed_on = secret.is_some_and(|secret| is_passed_on(&head.headers, secret));
+    if !is_passed_on {
+        remove_claims(&mut head.headers, peer, &front.limits.trusted_proxies);
+    }
     let is_head = head.method == Method::HEAD;
     let method = if is_head { Method::GET } else { head.method.clone() };
     let matched = front.handler.route(&method, head.uri.path());
@@ -90,7 +96,10 @@ pub(super) fn answer<H: Handler>(
         received: body.tally(),
         sent_bytes: 0,
         request_id: request_id.clone(),
-        client_ip: client_address(&head.headers, peer, &limits.trusted_proxies),
+        client_ip: match is_passed_on {
+            true => named_address(&head.headers, peer),
+            false => client_address(&head.headers, peer, &limits.trusted_proxies),
+        },
         cause: None,
         is_of_client: false,
         code: "",

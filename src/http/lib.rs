@@ -19,6 +19,8 @@ pub mod cookies;
 pub mod cors;
 pub mod csv;
 pub mod fields;
+pub mod follower;
+pub mod forward;
 pub mod gzip;
 pub mod handler;
 pub mod limits;

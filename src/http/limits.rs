@@ -1,5 +1,6 @@
 //! Limits of connections, and the trusted proxies: [`Limits`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::config::http::HttpConfig;
@@ -27,6 +28,8 @@ pub struct Limits {
     pub requests_max_bytes: u64,
     /// Peers whose headers about the client address are trusted.
     pub trusted_proxies: Networks,
+    /// The secret with which servers pass requests on to this one; none do without.
+    pub node_secret: Option<Arc<str>>,
 }
 
 impl Limits {
@@ -40,6 +43,13 @@ impl Limits {
             keep_alive_idle: KEEP_ALIVE_IDLE,
             requests_max_bytes,
             trusted_proxies: config.trusted_proxies.clone(),
+            node_secret: None,
         }
+    }
+
+    /// The same for a server to which others pass requests on, with this secret.
+    #[must_use]
+    pub fn with_node_secret(self, secret: Option<&str>) -> Self {
+        Self { node_secret: secret.map(Arc::from), ..self }
     }
 }

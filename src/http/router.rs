@@ -148,6 +148,11 @@ impl Router {
         Self { app, definitions, links, bodies, subscribers, desk, ending, secret, guide }
     }
 
+    /// The engines.
+    pub(super) fn app(&self) -> &App {
+        &self.app
+    }
+
     /// The same with the pages of the guide.
     #[must_use]
     pub fn with_guide(self, guide: Guide) -> Self {

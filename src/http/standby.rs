@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hyper::Method;
 
+use crate::forward::standing_by;
 use crate::handler::{Handler, Matched};
 use crate::request::Request;
 use crate::response::{Problem, Response};
@@ -63,15 +64,15 @@ impl Handler for Standby {
             Endpoint::Metrics => health::metrics(&self.metrics),
             Endpoint::Readiness if self.refusing == Refusing::Worker => health::liveness(),
             Endpoint::Readiness | Endpoint::Other => {
-                let (code, detail) = match self.refusing {
-                    Refusing::Standby => {
-                        ("standing_by", "This server stands by. Another one serves.")
-                    }
+                let problem = match self.refusing {
+                    Refusing::Standby => standing_by(),
                     Refusing::Worker => {
-                        ("worker", "This is a worker, which executes parts of queries of servers.")
+                        let detail =
+                            "This is a worker, which executes parts of queries of servers.";
+                        Problem::new(Kind::Unavailable, "worker", detail)
                     }
                 };
-                Problem::new(Kind::Unavailable, code, detail).into()
+                problem.into()
             }
         }
     }

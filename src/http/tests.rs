@@ -46,6 +46,7 @@ fn limits() -> Limits {
         keep_alive_idle: PATIENCE,
         requests_max_bytes: 100 << 20,
         trusted_proxies: "127.0.0.0/8,10.0.0.0/8".parse().unwrap(),
+        node_secret: None,
     }
 }
 

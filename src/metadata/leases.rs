@@ -13,6 +13,21 @@ pub struct Lease {
     pub holder: String,
     /// How often it was taken and renewed.
     pub beat: i64,
+    /// URL at which the holder takes requests that others pass on; empty if they cannot.
+    pub url: String,
+    /// Secret with which it takes them.
+    pub secret: String,
+}
+
+/// Who takes a lease.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// Names it; never used before.
+    pub name: String,
+    /// See [`Lease::url`].
+    pub url: String,
+    /// See [`Lease::secret`].
+    pub secret: String,
 }
 
 impl Metadata {
@@ -22,10 +37,11 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn lease(&self, name: &str) -> Result<Option<Lease>, MetadataError> {
-        let select = sql::query_as("SELECT holder, beat FROM leases WHERE name = $1").bind(name);
-        let row: Option<(String, i64)> =
+        let select = "SELECT holder, beat, url, secret FROM leases WHERE name = $1";
+        let select = sql::query_as(select).bind(name);
+        let row: Option<(String, i64, String, String)> =
             select.fetch_optional(&mut self.shared.db.reader().await?).await?;
-        Ok(row.map(|(holder, beat)| Lease { holder, beat }))
+        Ok(row.map(|(holder, beat, url, secret)| Lease { holder, beat, url, secret }))
     }
 
     /// Takes a lease if it still is as it was `seen`. Returns whether it was.
@@ -36,23 +52,24 @@ impl Metadata {
     pub async fn take_lease(
         &self,
         name: &str,
-        holder: &str,
+        holder: &Holder,
         seen: Option<&Lease>,
     ) -> Result<bool, MetadataError> {
+        let Holder { name: own, url, secret } = holder;
         let taken = match seen {
             None => sql::query(
-                "INSERT INTO leases (name, holder, beat) VALUES ($1, $2, 1) ON CONFLICT (name) DO NOTHING",
-            )
-            .bind(name)
-            .bind(holder),
-            Some(seen) => sql::query(
-                "UPDATE leases SET holder = $2, beat = beat + 1 WHERE name = $1 AND holder = $3 AND beat = $4",
-            )
-            .bind(name)
-            .bind(holder)
-            .bind(&*seen.holder)
-            .bind(seen.beat),
+                "INSERT INTO leases (name, holder, url, secret, beat) VALUES ($1, $2, $3, $4, 1)
+                 ON CONFLICT (name) DO NOTHING",
+            ),
+            Some(_) => sql::query(
+                "UPDATE leases SET holder = $2, url = $3, secret = $4, beat = beat + 1
+                 WHERE name = $1 AND holder = $5 AND beat = $6",
+            ),
         };
+        let mut taken = taken.bind(name).bind(&**own).bind(&**url).bind(&**secret);
+        if let Some(seen) = seen {
+            taken = taken.bind(&*seen.holder).bind(seen.beat);
+        }
         Ok(taken.execute(&mut self.shared.db.apart().await?).await? > 0)
     }
 
@@ -73,7 +90,8 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn give_lease_back(&self, name: &str, holder: &str) -> Result<(), MetadataError> {
-        let give = "UPDATE leases SET holder = '', beat = beat + 1 WHERE name = $1 AND holder = $2";
+        let give = "UPDATE leases SET holder = '', url = '', secret = '', beat = beat + 1
+             WHERE name = $1 AND holder = $2";
         let give = sql::query(give).bind(name).bind(holder);
         give.execute(&mut self.shared.db.apart().await?).await?;
         Ok(())

@@ -41,7 +41,8 @@ fn limits_are_those_that_are_set() {
         let said = card(&page, title);
         assert!(said.contains(expected), "{title}: {said}");
     }
-    for part in ["from the log to files", "log records wait", "deleted events may still be"] {
+    for part in ["from the log to files", "log records wait", "deletions whose events may still be"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
 }

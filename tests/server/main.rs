@@ -48,6 +48,7 @@ mod flag_pages;
 mod flag_rights;
 mod flag_states;
 mod flags;
+mod followers;
 mod full_disk;
 mod funnel_cases;
 mod funnels;

@@ -55,7 +55,7 @@ impl Common {
     }
 
     /// Keys of objects in a directory of the shard.
-    fn keys(&self, directory: &str) -> Vec<String> {
+    pub(crate) fn keys(&self, directory: &str) -> Vec<String> {
         let prefix = format!("events/shards/0000/{directory}/");
         self.moto.keys().into_iter().filter(|key| key.starts_with(&prefix)).collect()
     }
@@ -140,6 +140,7 @@ fn a_standby_takes_over() {
     let answer = owner.capture(&batch(0, 100));
     assert_eq!(answer.status, 200, "{answer}");
     let mut standby = common.server();
+    standby.set("WEIR_STANDBY_READS", "false");
     let waiting = standby.stand_by();
     let probe = |path: &str| {
         patiently(|| waiting.send("GET", path, &[], b"").ok()).expect("an answer of the standby")
@@ -159,6 +160,7 @@ fn a_standby_takes_over() {
     assert_eq!(standby.metric("weir_standing_by"), 0);
     assert_eq!(standby.count(COUNT), 100);
     assert_eq!(standby.capture(&batch(100, 200)).status, 200);
+    owner.set("WEIR_STANDBY_READS", "false");
     let waiting = owner.stand_by();
     let refused = patiently(|| waiting.send("GET", "/_readiness", &[], b"").ok()).unwrap();
     assert_eq!(refused.status, 503, "{refused}");
@@ -199,7 +201,7 @@ fn a_standby_that_lags_says_so() {
 }
 
 /// Ends the senders of a test that fails.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

@@ -20,7 +20,7 @@ use crate::support::postgres::Postgres;
 use crate::support::workers::{NOTICED, Worker, urls, with_workers};
 
 /// Questions that are executed over several nodes.
-const QUESTIONS: [&str; 27] = [
+pub(crate) const QUESTIONS: [&str; 27] = [
     "SELECT count(*) FROM events",
     "SELECT count(*), count(DISTINCT person_id), count(DISTINCT distinct_id) FROM events",
     "SELECT event, count(*), min(timestamp), max(timestamp) FROM events GROUP BY event ORDER BY event",
@@ -51,7 +51,7 @@ const QUESTIONS: [&str; 27] = [
 ];
 
 /// Questions with a join above what is cut into tasks: where it is executed depends on estimates.
-const JOINED: [&str; 7] = [
+pub(crate) const JOINED: [&str; 7] = [
     "SELECT p.properties.name, a.n FROM (SELECT person_id, count(*) AS n FROM events GROUP BY 1 ORDER BY n DESC, 1 LIMIT 10) a JOIN persons p ON p.id = a.person_id ORDER BY 2 DESC, 1 LIMIT 5",
     "SELECT a.event, a.n, b.n FROM (SELECT event, count(*) AS n FROM events GROUP BY 1) a JOIN (SELECT event, count(DISTINCT person_id) AS n FROM events GROUP BY 1) b ON a.event = b.event ORDER BY 1",
     "SELECT a.event, count(*) FROM events a JOIN events b ON a.person_id = b.person_id AND a.event = 'buy' AND b.event = 'see' GROUP BY a.event",
@@ -62,7 +62,7 @@ const JOINED: [&str; 7] = [
 ];
 
 /// Questions with a part that is not cut into tasks.
-const ALONE: [&str; 7] = [
+pub(crate) const ALONE: [&str; 7] = [
     "SELECT person_id, timestamp, row_number() OVER (PARTITION BY person_id ORDER BY timestamp, uuid) AS place FROM events ORDER BY person_id, place LIMIT 30",
     "SELECT event, timestamp, lag(event) OVER (PARTITION BY person_id ORDER BY timestamp, uuid) AS before FROM events ORDER BY uuid LIMIT 30",
     "SELECT count(*) FROM events WHERE timestamp > (SELECT min(timestamp) FROM events WHERE event = 'buy')",
@@ -89,7 +89,7 @@ fn with(mut object: Value, more: &Value) -> Value {
 }
 
 /// Insights of which other nodes read the events.
-fn insights() -> Vec<Value> {
+pub(crate) fn insights() -> Vec<Value> {
     let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
     let of = |name: &str| json!({"kind": "EventsNode", "event": name});
     let insight = |kind: &str, series: Value, more: &Value| {
@@ -149,7 +149,7 @@ fn insights() -> Vec<Value> {
 }
 
 /// Insights that need what only the server has, or compute with numbers of persons.
-fn insights_alone() -> Vec<Value> {
+pub(crate) fn insights_alone() -> Vec<Value> {
     let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
     let of = |math: &str| json!([{"kind": "EventsNode", "event": "buy", "math": math}]);
     let person =
@@ -161,7 +161,7 @@ fn insights_alone() -> Vec<Value> {
 }
 
 /// The result of an insight, or the error.
-fn result(server: &TestServer, node: &Value) -> Value {
+pub(crate) fn result(server: &TestServer, node: &Value) -> Value {
     let question = json!({"query": node, "refresh": "force_blocking"});
     let answer = server.post("/api/projects/1/query/", &question);
     let body = answer.json();
@@ -216,7 +216,7 @@ fn send(server: &TestServer, numbers: std::ops::Range<u128>) {
 
 /// Events in some files, with a column of a property in the later ones, merges after most of them, and events in no file; and
 /// those of another project beside them.
-fn fill(server: &TestServer) {
+pub(crate) fn fill(server: &TestServer) {
     let (_, token) = server.project("other");
     for part in 0..6 {
         send(server, part * 150..(part + 1) * 150);
@@ -242,7 +242,7 @@ fn answer(server: &TestServer, sql: &str) -> Value {
     result(server, &node(sql))
 }
 
-fn node(sql: &str) -> Value {
+pub(crate) fn node(sql: &str) -> Value {
     json!({"kind": "HogQLQuery", "query": sql})
 }
 

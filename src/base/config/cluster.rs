@@ -11,9 +11,17 @@ use crate::config::bounds::{address, bytes, number, socket};
 /// Least letters of the secret of a cluster.
 const SECRET_CHARS_MIN: usize = 32;
 
-/// Where a node executes parts of queries, and which others do.
+/// Where a node executes parts of queries, and which others do; how servers of a bucket reach each other.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClusterConfig {
+    /// Whether a server with `storage-log bucket` that stands by answers reads, and passes all other requests on to the
+    /// server that writes; otherwise it refuses them
+    #[arg(long, env = "WEIR_STANDBY_READS", default_value_t = true, action = clap::ArgAction::Set)]
+    pub standby_reads: bool,
+    /// URL under which the other servers of a bucket reach this one, to pass requests on, such as `http://10.0.0.5:8000`
+    /// [default: that of `listen`, if it is one address]
+    #[arg(long, env = "WEIR_NODE_URL", value_parser = address)]
+    pub node_url: Option<String>,
     /// Address and port on which this node executes parts of queries for other nodes; port 0 picks a free one. Other
     /// addresses than those of this machine need `cluster-tls-cert` [default: no port]
     #[arg(long, env = "WEIR_CLUSTER_LISTEN", value_parser = socket)]

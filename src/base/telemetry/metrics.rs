@@ -129,6 +129,8 @@ pub struct Metrics {
     pub log_in_doubt: Gauge,
     /// `weir_log_claimed_sequence`: the record with which this server took over a log in a bucket; 0 for a log on disk.
     pub log_claimed: Gauge,
+    /// `weir_requests_forwarded_total`: requests that this process passed on to the server that writes.
+    pub requests_forwarded: Counter,
     /// `weir_standing_by`: 1 while this process waits to take a log in a bucket over from another one.
     pub standing_by: Gauge,
     /// `weir_standby_lag_seconds`: time since this standby last had the newest image of persons on its disk; 0 while it
@@ -235,6 +237,7 @@ impl Metrics {
             wal_poisoned: Gauge::default(),
             log_in_doubt: Gauge::default(),
             log_claimed: Gauge::default(),
+            requests_forwarded: Counter::default(),
             standing_by: Gauge::default(),
             standby_lag: Gauge::default(),
             standby_image_age: Gauge::default(),
@@ -510,6 +513,11 @@ impl Metrics {
 
     fn register_standby(&mut self) {
         let registry = &mut self.registry;
+        registry.register(
+            "requests_forwarded",
+            "Requests that this process passed on to the server that writes",
+            self.requests_forwarded.clone(),
+        );
         registry.register(
             "standing_by",
             "1 while this process waits to take a log in a bucket over from another one",

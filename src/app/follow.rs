@@ -1,0 +1,107 @@
+//! A shard that another server writes, followed by this one: how its stores are opened ([`Stores::follow`]) and kept up to
+//! date ([`start_jobs`]). Nothing is written to the bucket. Persons are those of an image and of the log behind it, in the
+//! data directory, where the server goes on with them if it takes over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::OpenError;
+use crate::images::{IMAGE_CACHE, images_in, restore_identities};
+use crate::log::{OpenLog, pauses};
+use crate::node::Process;
+use crate::shard::{Shard, Stores};
+use crate::tables;
+use crate::tables::TablesAccess;
+use weir_base::tasks::{Pause, TaskError};
+use weir_disk::{Disk, OsDisk};
+use weir_identity::limits::Limits;
+use weir_identity::store::Identities;
+use weir_ingest::following::Log;
+use weir_storage::object_log::follow::LogFollower;
+use weir_storage::wal::{Elsewhere, Sequence};
+
+/// Time between two looks for new records while nobody reads: a store may charge for each.
+const LOG_LOOK: Duration = Duration::from_secs(1);
+
+/// Time between two looks for new files. Rows that are in them are in memory until then.
+const FILES_LOOK: Duration = Duration::from_secs(1);
+
+impl Stores {
+    /// Opens the stores of a shard in a bucket that another server writes. `None` if there is nothing to follow yet.
+    ///
+    /// # Errors
+    ///
+    /// A store cannot be opened. As the bucket changes meanwhile, another attempt may succeed.
+    pub(super) async fn follow(process: &Process) -> Result<Option<Self>, OpenError> {
+        let Process { config, clock, metrics, .. } = process;
+        let tables = tables::open(config, TablesAccess::Follow, clock, metrics).await?;
+        let tables = tables::with_cache(process, tables)?;
+        let (Some(objects), Some(images)) = (tables.shard(), images_in(&tables)) else {
+            return Ok(None);
+        };
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
+        let data_dir = config.storage.data_dir.as_path();
+        restore_identities(&images, data_dir, limits, Some(&data_dir.join(IMAGE_CACHE))).await?;
+        let Some(store) = tables::followed_store(config, &tables, clock).await? else {
+            return Ok(None);
+        };
+        let identities = Identities::open(&data_dir.join("identity"), limits)?;
+        let (durable, applied) = (store.flushed_through(), identities.applied_sequence());
+        let applied = Sequence(applied);
+        let elsewhere = Elsewhere { durable, seen: durable.max(applied) };
+        let (pauses, runtime) = (pauses(process), process.runtimes.main.clone());
+        let had = durable.min(applied);
+        let follower = LogFollower::open(objects, elsewhere, had, pauses, runtime).await?;
+        let log = OpenLog {
+            log: Log::Followed(follower),
+            has_records: true,
+            segments: None,
+            rivals: None,
+        };
+        Ok(Some(Self { tables, disk, store, identities, images: None, log }))
+    }
+}
+
+/// Starts to keep a followed shard up to date. Ends with the tasks of its node.
+pub(super) fn start_jobs(shard: &Shard) -> Result<(), TaskError> {
+    let tasks = &shard.node.tasks.0;
+    tables::keep_cache(tasks, &shard.tables)?;
+    let shutdown = tasks.shutdown().clone();
+    if let Some(following) = shard.pipeline.following().cloned() {
+        let (pipeline, identities) = (shard.pipeline.clone(), shard.identities.clone());
+        let shutdown = shutdown.clone();
+        tasks.spawn("follow-log", async move {
+            let mut has_failed = false;
+            while shutdown.pause(LOG_LOOK).await == Pause::Elapsed {
+                let looked = following.look().await;
+                report(&mut has_failed, looked.as_ref().err(), "the log of the server that writes");
+                let applied = Sequence(identities.applied_sequence());
+                following.forget_through(pipeline.published().min(applied));
+            }
+        });
+    }
+    let (maintenance, store) = (shard.maintenance.clone(), shard.maintenance.store.clone());
+    tasks.spawn("follow-files", async move {
+        let mut has_failed = false;
+        while shutdown.pause(FILES_LOOK).await == Pause::Elapsed {
+            let followed = store.follow().await;
+            report(&mut has_failed, followed.as_ref().err(), "new files of events");
+            maintenance.watch();
+        }
+    });
+    Ok(())
+}
+
+/// Logs the beginning and the end of failures, not each of them.
+fn report(has_failed: &mut bool, error: Option<&(impl std::error::Error + 'static)>, what: &str) {
+    let had_failed = std::mem::replace(has_failed, error.is_some());
+    match error {
+        Some(error) if !had_failed => {
+            let error = error as &dyn std::error::Error;
+            tracing::warn!(error, what, "cannot follow; reads go to the server that writes");
+        }
+        None if had_failed => tracing::info!(what, "follows again"),
+        _ => {}
+    }
+}

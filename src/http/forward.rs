@@ -1,0 +1,173 @@
+//! Passes requests on to the server that writes: [`Forwarding`]. A request is passed on at most once, and with the secret of
+//! that server, which takes the client's address from it alone.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryFutureExt};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::{HeaderMap, Uri};
+use tokio::sync::watch;
+
+use crate::client_address::{X_FORWARDED_FOR, X_REAL_IP};
+use crate::request::{Request, X_REQUEST_ID};
+use crate::response::{Problem, Response, StreamError};
+use weir_base::error::Kind;
+use weir_base::telemetry::metrics::Metrics;
+use weir_metadata::secrets::KeyHash;
+
+/// Header of a request that another server passes on, with the secret of the server that writes.
+pub(super) const NODE: HeaderName = HeaderName::from_static("x-weir-node");
+
+/// Headers of one connection, and those that the front end sets itself.
+const OF_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    CONTENT_LENGTH,
+    EXPECT,
+];
+
+/// Where the server that writes is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// Its URL, without a path.
+    pub url: String,
+    /// The secret with which it takes requests of other servers.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Sends a request to another server.
+pub type Send = Arc<
+    dyn Fn(
+            hyper::Request<Full<Bytes>>,
+        ) -> BoxFuture<
+            'static,
+            Result<hyper::Response<Incoming>, Box<dyn Error + std::marker::Send + Sync>>,
+        > + std::marker::Send
+        + Sync,
+>;
+
+/// Passes requests on; clones share connections.
+#[derive(Clone)]
+pub struct Forwarding {
+    /// The server that writes, as far as it is known.
+    pub writer: watch::Receiver<Option<Writer>>,
+    /// Sends requests.
+    pub send: Send,
+    /// Largest body.
+    pub body_max_bytes: u64,
+    /// Counts requests.
+    pub metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Forwarding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forwarding").field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+/// The answer of a server that does not write, and cannot reach the one that does.
+pub(super) fn standing_by() -> Problem {
+    let detail = "This server stands by. Another one serves.";
+    Problem::new(Kind::Unavailable, "standing_by", detail)
+}
+
+/// Whether a request was passed on by another server, which knows this secret.
+pub(super) fn is_passed_on(headers: &HeaderMap, secret: &str) -> bool {
+    let Some(sent) = headers.get(NODE) else { return false };
+    // Hashes, so that the time it takes tells nothing of the secret.
+    sent.to_str().is_ok_and(|sent| KeyHash::of(sent) == KeyHash::of(secret))
+}
+
+impl Forwarding {
+    /// Passes a request on. If nobody is known who writes, or another server has passed it on already, it is refused as by
+    /// a server that stands by: the client sends it again.
+    pub(super) async fn forward(&self, request: Request) -> Response {
+        let writer = self.writer.borrow().clone();
+        let Some(writer) = writer.filter(|_| !request.headers.contains_key(NODE)) else {
+            return standing_by().into();
+        };
+        self.metrics.requests_forwarded.inc();
+        let mut changes = self.writer.clone();
+        let sent = self.sent(&writer, request);
+        let sent = tokio::select! {
+            sent = sent => sent,
+            // Its answer may never come: it has ended, or sleeps.
+            _ = changes.wait_for(|now| now.as_ref() != Some(&writer)) => Err(standing_by()),
+        };
+        sent.unwrap_or_else(Response::from)
+    }
+
+    async fn sent(&self, writer: &Writer, request: Request) -> Result<Response, Problem> {
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+        let uri: Uri = format!("{}{path}", writer.url.trim_end_matches('/'))
+            .parse()
+            .map_err(|error| standing_by().because(&error))?;
+        let mut headers = request.headers;
+        for name in OF_CONNECTION.into_iter().chain([FORWARDED, X_REAL_IP]) {
+            headers.remove(name);
+        }
+        headers.insert(X_REQUEST_ID, request.request_id.to_header());
+        let own = [(NODE, writer.secret.clone()), (X_FORWARDED_FOR, request.client_ip.to_string())];
+        for (name, value) in own {
+            let value = HeaderValue::from_str(&value);
+            headers.insert(name, value.map_err(|error| standing_by().because(&error))?);
+        }
+        let body = request.body.read(self.body_max_bytes).await?;
+        let mut sent = hyper::Request::new(Full::new(body));
+        *sent.method_mut() = request.method;
+        *sent.uri_mut() = uri;
+        *sent.headers_mut() = headers;
+        let answer = (self.send)(sent).map_err(|error| standing_by().because(&*error)).await?;
+        Ok(passed_back(answer))
+    }
+}
+
+/// The answer of another server as one of this one, whose front end adds headers of its own.
+fn passed_back(answer: hyper::Response<Incoming>) -> Response {
+    let (head, body) = answer.into_parts();
+    let length = body.size_hint().exact();
+    let pieces = BodyExt::into_data_stream(body);
+    let pieces = pieces.map(|piece| piece.map_err(|error| Box::new(error) as StreamError));
+    let kind = head.headers.get(CONTENT_TYPE).cloned();
+    let none = HeaderValue::from_static("");
+    let mut response = match length {
+        Some(length) => Response::sized_stream(head.status, none, length, pieces),
+        None => Response::stream(head.status, none, pieces),
+    };
+    response.headers = head.headers;
+    if kind.is_none() {
+        response.headers.remove(CONTENT_TYPE);
+    }
+    for name in OF_CONNECTION.into_iter().chain([DATE, X_REQUEST_ID]) {
+        response.headers.remove(name);
+    }
+    let of_origins: Vec<HeaderName> = response
+        .headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("access-control-"))
+        .cloned()
+        .collect();
+    for name in of_origins {
+        response.headers.remove(name);
+    }
+    response
+}
