@@ -87,7 +87,9 @@ impl Handler for Follower {
                     false => self.elsewhere(request).await,
                 }
             }
-            Endpoint::Standby(standby::Endpoint::Readiness) if self.is_ready() => health::liveness(),
+            Endpoint::Standby(standby::Endpoint::Readiness) if self.is_ready() => {
+                health::liveness()
+            }
             Endpoint::Standby(standby::Endpoint::Other) => self.elsewhere(request).await,
             Endpoint::Standby(endpoint) => self.standby.handle(endpoint, request).await,
         }
