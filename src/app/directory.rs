@@ -13,7 +13,6 @@
 //! The log and the identity store have their own checks.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
 use crate::error::OpenError;
+use crate::sqlite_wal::{beside, lost_changes};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
@@ -147,12 +147,12 @@ impl MetadataStart {
                 }
             };
         }
-        if has_lost_wal(&path) {
+        if let Some(lost) = lost_changes(&path).map_err(OpenError::io(&path))? {
             metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
             // The relative path: a command reads a copy, which is removed afterwards.
             tracing::error!(
-                "metadata.db-wal was removed: changes of projects, keys and flags since the last checkpoint \
-                 into metadata.db are lost; restore both files from a backup of the same time"
+                "metadata.db-wal: {lost}: changes of projects, keys and flags since the last checkpoint into metadata.db; \
+                 restore both files from a backup of the same time"
             );
         }
         let opened = match has_events && is_empty(&path)? {
@@ -226,13 +226,6 @@ fn warn_of(path: &Path, url: &MetadataUrl) {
     }
 }
 
-/// Whether the last transactions of the store `path` are lost, because its `-wal` file was removed. SQLite
-/// removes `-shm` before `-wal` when it closes a store, so it never leaves `-shm` alone. Call this before
-/// the store is opened, which creates an empty `-wal` file.
-pub(super) fn has_lost_wal(path: &Path) -> bool {
-    beside(path, "-shm").exists() && !beside(path, "-wal").exists()
-}
-
 /// Opens the store, which must contain a project if there are events.
 async fn opened(path: &Path, clock: &Clock, has_events: bool) -> Result<Metadata, OpenError> {
     let metadata = Metadata::open(path, clock.clone()).await?;
@@ -262,13 +255,6 @@ fn is_empty(path: &Path) -> Result<bool, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(OpenError::io(path)(error)),
     }
-}
-
-/// `path` with `end` appended to its name.
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(end);
-    PathBuf::from(name)
 }
 
 /// Renames the files of a store to `.<why>-<time>`, so that an operator can find them. Returns the new path.

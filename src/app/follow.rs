@@ -20,8 +20,8 @@ use weir_ingest::following::Log;
 use weir_storage::object_log::follow::LogFollower;
 use weir_storage::wal::{Elsewhere, Sequence};
 
-/// Time between two looks for new records while nobody reads: a store may charge for each.
-const LOG_LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks for new records while nobody reads.
+const LOG_LOOK: Duration = Duration::from_millis(250);
 
 /// Time between two looks for new files. Rows that are in them are in memory until then.
 const FILES_LOOK: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl Stores {
         let had = durable.min(applied);
         let follower = LogFollower::open(objects, elsewhere, had, pauses, runtime).await?;
         let log = OpenLog {
-            log: Log::Followed(follower),
+            log: Log::Followed(follower, process.writer.clone()),
             has_records: true,
             segments: None,
             rivals: None,

@@ -112,7 +112,8 @@ pub(super) async fn take(
     }
 }
 
-fn name_of(bucket: &BucketUrl) -> String {
+/// The name of the lease of the shard of a bucket.
+pub fn name_of(bucket: &BucketUrl) -> String {
     format!("{NAME} {bucket}")
 }
 

@@ -19,6 +19,7 @@ pub mod moving;
 pub mod node;
 pub mod overview;
 pub mod shard;
+mod sqlite_wal;
 pub mod tables;
 pub mod throttle;
 pub mod verify;

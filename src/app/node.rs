@@ -17,6 +17,7 @@ use weir_base::tasks::{CpuPool, Pause, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_event::geoip::GeoIp;
 use weir_event::id::ProjectId;
+use weir_ingest::following::Writer;
 use weir_insights::cache::Answers;
 use weir_insights::jobs::Jobs;
 use weir_insights::slow_questions::SlowQuestions;
@@ -73,6 +74,8 @@ pub struct Process {
     pub distribute: Option<Distribute>,
     /// The cache of data files in a bucket, if this process has one open already.
     pub cache: Option<BlockCache>,
+    /// The server that writes, for one that follows it.
+    pub writer: Option<Writer>,
 }
 
 /// Process-wide handles.

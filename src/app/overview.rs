@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::WorkingCopy;
-use crate::directory::{has_lost_wal, metadata_of};
+use crate::directory::metadata_of;
 use crate::error::OpenError;
 use crate::shard::Shard;
+use crate::sqlite_wal::lost_changes;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 use weir_disk::OsDisk;
@@ -109,7 +110,8 @@ impl Overview {
         settings: &MetadataConfig,
         clock: Clock,
     ) -> Result<Self, OpenError> {
-        let has_lost_changes = has_lost_wal(&copy.path().join("metadata.db"));
+        let path = copy.path().join("metadata.db");
+        let has_lost_changes = lost_changes(&path).map_err(OpenError::io(&path))?.is_some();
         let metadata = metadata_of(copy.path(), settings, MetadataAccess::Read, clock).await?;
         let identities =
             Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;

@@ -6,7 +6,7 @@
 //! | `wal` | CRC-32C of every record, and that no acknowledged record is missing |
 //! | `tables` | the commits of the Delta logs; size and checksums of every live file |
 //! | `identity` | the checksums of all blocks |
-//! | `metadata.db` | tables and indexes against each other (SQLite has no checksums); a lost `metadata.db-wal` |
+//! | `metadata.db` | tables and indexes against each other (SQLite has no checksums); a lost or damaged `metadata.db-wal` |
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 
-use crate::directory::{flushed, has_lost_wal};
+use crate::directory::flushed;
 use crate::error::OpenError;
+use crate::sqlite_wal::lost_changes;
 use crate::tables::table_specs;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
@@ -284,9 +285,8 @@ impl Findings<'_, '_> {
         }
         let path = self.data_dir.join("metadata.db");
         // Before the store is opened, which creates an empty file.
-        if has_lost_wal(&path) {
-            let text = "metadata.db-wal: it was removed, and the last changes with it";
-            self.found(text.to_owned())?;
+        if let Some(lost) = lost_changes(&path)? {
+            self.found(format!("metadata.db-wal: {lost}"))?;
         }
         let bytes = match fs::metadata(&path) {
             Ok(file) => file.len(),

@@ -167,7 +167,16 @@ fn read(
     let answering = async {
         let (tasks, metrics) = (tasks.clone(), Arc::new(Metrics::new()));
         let (config, distribute) = (settings, None);
-        let process = Process { config, tasks, runtimes, clock, metrics, distribute, cache: None };
+        let process = Process {
+            config,
+            tasks,
+            runtimes,
+            clock,
+            metrics,
+            distribute,
+            cache: None,
+            writer: None,
+        };
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.node.project(args.project)?;

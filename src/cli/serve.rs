@@ -248,6 +248,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         metrics: Arc::clone(&metrics),
         distribute,
         cache,
+        writer: None,
     };
     let app = open(process, policy, lease.as_ref()).await?;
     let url = format!("http://{}", listener.local_addr()?);

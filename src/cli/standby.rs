@@ -30,8 +30,10 @@ use weir_http::forward::{Forwarding, Writer};
 use weir_http::limits::Limits;
 use weir_http::router::Router;
 use weir_http::standby::{Refusing, Standby};
+use weir_ingest::following;
 use weir_metadata::leases::Lease;
 use weir_storage::cached::blocks::BlockCache;
+use weir_storage::wal::Sequence;
 
 /// Pause before another attempt to follow the server that writes.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +47,15 @@ pub(super) struct Standing<'a> {
     pub(super) runtimes: &'a Runtimes,
     pub(super) metrics: &'a Arc<Metrics>,
     pub(super) clock: &'a Clock,
+}
+
+/// What a follower runs with.
+struct Following<'a> {
+    front: &'a Tasks,
+    /// Where its endpoints go while it follows.
+    reading: &'a ArcSwapOption<Router>,
+    cache: Option<&'a BlockCache>,
+    ending: &'a Shutdown,
 }
 
 /// What a server has that stood by.
@@ -82,14 +93,19 @@ impl Standing<'_> {
             true => Some(self.forwarding(writer)?),
             false => None,
         };
-        let handler = Arc::new(Follower { standby, forwarding, reading: Arc::clone(&reading) });
+        let (own, reader) = (forwarding.clone(), Arc::clone(&reading));
+        let handler = Arc::new(Follower { standby, forwarding: own, reading: reader });
         let (own, counted) = (front.clone(), Arc::clone(metrics));
         let answering = weir_http::serve(listener, limits, handler, own, clock.clone(), counted);
         front.spawn("standby", answering);
         let say = |lease: &Lease| {
             let Lease { holder, url, secret, .. } = lease;
             let is_reached = !holder.is_empty() && !url.is_empty();
-            let now = is_reached.then(|| Writer { url: url.clone(), secret: secret.clone() });
+            let now = is_reached.then(|| Writer {
+                holder: holder.clone(),
+                url: url.clone(),
+                secret: secret.clone(),
+            });
             writers.send_if_modified(|known| {
                 let has_changed = *known != now;
                 if has_changed {
@@ -106,7 +122,9 @@ impl Standing<'_> {
             false => None,
         };
         let ending = Shutdown::new();
-        let follow = self.follow(&front, &reading, cache.as_ref(), &ending);
+        let following =
+            Following { front: &front, reading: &reading, cache: cache.as_ref(), ending: &ending };
+        let follow = self.follow(following, forwarding);
         let stood = async {
             let held = tokio::select! {
                 held = waiting => held,
@@ -150,14 +168,21 @@ impl Standing<'_> {
     /// open any more.
     async fn follow(
         &self,
-        front: &Tasks,
-        reading: &ArcSwapOption<Router>,
-        cache: Option<&BlockCache>,
-        ending: &Shutdown,
+        Following { front, reading, cache, ending }: Following<'_>,
+        forwarding: Option<Forwarding>,
     ) -> anyhow::Result<()> {
-        if !self.config.cluster.standby_reads {
-            return Ok(());
-        }
+        let Some(forwarding) = forwarding else { return Ok(()) };
+        let writer = self.config.storage.bucket.storage_url.as_ref().map(|bucket| {
+            let ask = move || {
+                let forwarding = forwarding.clone();
+                async move {
+                    let (holder, newest) = forwarding.position().await?;
+                    Some((holder, Sequence(newest)))
+                }
+                .boxed()
+            };
+            following::Writer { lease: lease::name_of(bucket), ask: Arc::new(ask) }
+        });
         let mut has_failed = false;
         loop {
             let back = Tasks::new(self.runtimes.main.clone());
@@ -169,6 +194,7 @@ impl Standing<'_> {
                 metrics: Arc::clone(self.metrics),
                 distribute: None,
                 cache: cache.cloned(),
+                writer: writer.clone(),
             };
             let opened = tokio::select! {
                 opened = App::follow(process) => opened,

@@ -127,7 +127,9 @@ pub(super) fn answer<H: Handler>(
     };
     let client_ip = reply.record.client_ip;
     let (uri, body_fields) = (head.uri, None);
-    let request = Request { method, headers, client_ip, request_id, body, uri, body_fields };
+    let is_of_server = is_passed_on;
+    let request =
+        Request { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields };
     Either::Right(Box::pin(async move {
         let is_safe = request.method == Method::GET;
         let response = match request.method {

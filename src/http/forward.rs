@@ -7,13 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryFutureExt};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE,
     TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use hyper::{HeaderMap, Uri};
+use hyper::{HeaderMap, Method, StatusCode, Uri};
 use tokio::sync::watch;
 
 use crate::client_address::{X_FORWARDED_FOR, X_REAL_IP};
@@ -25,6 +25,9 @@ use weir_metadata::secrets::KeyHash;
 
 /// Header of a request that another server passes on, with the secret of the server that writes.
 pub(super) const NODE: HeaderName = HeaderName::from_static("x-weir-node");
+
+/// Largest answer with a position.
+const POSITION_MAX_BYTES: usize = 64;
 
 /// Headers of one connection, and those that the front end sets itself.
 const OF_CONNECTION: [HeaderName; 9] = [
@@ -42,6 +45,8 @@ const OF_CONNECTION: [HeaderName; 9] = [
 /// Where the server that writes is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Writer {
+    /// Names it in its lease.
+    pub holder: String,
     /// Its URL, without a path.
     pub url: String,
     /// The secret with which it takes requests of other servers.
@@ -114,6 +119,23 @@ impl Forwarding {
             _ = changes.wait_for(|now| now.as_ref() != Some(&writer)) => Err(standing_by()),
         };
         sent.unwrap_or_else(Response::from)
+    }
+
+    /// Asks the server that writes how far its log is. Returns that, and who it is; `None` if it does not answer.
+    pub async fn position(&self) -> Option<(String, u64)> {
+        let writer = self.writer.borrow().clone()?;
+        let mut request = hyper::Request::new(Full::new(Bytes::new()));
+        *request.method_mut() = Method::POST;
+        let address = format!("{}/_internal/position", writer.url.trim_end_matches('/'));
+        *request.uri_mut() = address.parse().ok()?;
+        request.headers_mut().insert(NODE, HeaderValue::from_str(&writer.secret).ok()?);
+        let answer = (self.send)(request).await.ok()?;
+        if answer.status() != StatusCode::OK {
+            return None;
+        }
+        let text = Limited::new(answer.into_body(), POSITION_MAX_BYTES).collect().await.ok()?;
+        let text = text.to_bytes();
+        Some((writer.holder, std::str::from_utf8(&text).ok()?.trim().parse().ok()?))
     }
 
     async fn sent(&self, writer: &Writer, request: Request) -> Result<Response, Problem> {

@@ -54,6 +54,8 @@ pub struct Request {
     pub request_id: RequestId,
     /// The body, not yet read.
     pub body: RequestBody,
+    /// Whether another server sent it, with the secret of this one.
+    pub(super) is_of_server: bool,
     pub(super) uri: Uri,
     /// The fields that the body may have; without it, any.
     pub(super) body_fields: Option<Arc<BodyFields>>,
@@ -80,7 +82,8 @@ impl Request {
             tally: Arc::default(),
         };
         let (client_ip, request_id) = (self.client_ip, self.request_id.clone());
-        Some(Self { method, headers, client_ip, request_id, body, uri, body_fields: None })
+        let (is_of_server, body_fields) = (false, None);
+        Some(Self { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields })
     }
 
     /// The memory budget for what is read and written for this request.

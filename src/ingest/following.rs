@@ -3,25 +3,39 @@
 //!
 //! # Read-your-writes
 //!
-//! [`Following::look`] lists the log and then reads the metadata anew. So whatever was acknowledged before the call, by
+//! [`Following::look`] learns how far the log is, and then reads the metadata anew. So whatever was acknowledged before the call, by
 //! whichever process, is either among the records that count as durable from then on, for which readers wait as everywhere
 //! (`progress`), or in the snapshot of the metadata. Metadata comes second, because a record may need what was written for
 //! it: a group type has its column before the first event that uses it is logged. So no record is applied with metadata that
 //! are older.
+//!
+//! How far the log is, is told by the process that writes it ([`Writer`]), which is asked first, and then whether it still held
+//! the lease: whoever takes the log over takes the lease before it acknowledges anything. So if it did, nobody else had
+//! acknowledged a record before it was asked. If it does not answer, or has lost the lease, the log is listed, which takes
+//! longer, costs something, and proves it without anybody.
 //!
 //! Those who come before a look begins share it, so that there is one at a time, however many readers there are.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 
+use weir_base::clock::Clock;
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_storage::log::{LogFiles, LogWriter};
 use weir_storage::object_log::follow::LogFollower;
 use weir_storage::wal::{Sequence, WalError};
+
+/// Longest time to ask the process that writes the log.
+const ASK_MAX: Duration = Duration::from_millis(500);
+
+/// Shortest time between two lists of the log: a store may charge for each.
+const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The log of a write path.
 #[derive(Debug)]
@@ -29,7 +43,25 @@ pub enum Log {
     /// This process writes it.
     Own(Box<dyn LogWriter>),
     /// Another process writes it. Its records are applied here, too, and nothing is accepted.
-    Followed(LogFollower),
+    Followed(LogFollower, Option<Writer>),
+}
+
+/// The process that writes a log, as others ask it; clones are cheap.
+#[derive(Clone)]
+pub struct Writer {
+    /// The name of its lease.
+    pub lease: String,
+    /// Asks it how far the log is, and returns that with the holder of the lease that it is; `None` if it does not answer.
+    pub ask: Ask,
+}
+
+/// Asks for the newest durable record and who says so.
+pub type Ask = Arc<dyn Fn() -> BoxFuture<'static, Option<(String, Sequence)>> + Send + Sync>;
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("lease", &self.lease).finish_non_exhaustive()
+    }
 }
 
 impl Log {
@@ -37,7 +69,7 @@ impl Log {
     pub fn files(&self) -> Arc<dyn LogFiles> {
         match self {
             Self::Own(writer) => writer.files(),
-            Self::Followed(follower) => Arc::new(follower.files().clone()),
+            Self::Followed(follower, _) => Arc::new(follower.files().clone()),
         }
     }
 
@@ -45,7 +77,7 @@ impl Log {
     pub fn end(&self) -> Sequence {
         match self {
             Self::Own(writer) => writer.last_appended(),
-            Self::Followed(follower) => follower.end(),
+            Self::Followed(follower, _) => follower.end(),
         }
     }
 }
@@ -69,6 +101,10 @@ pub struct Following {
 
 struct Shared {
     log: LogFollower,
+    writer: Option<Writer>,
+    clock: Clock,
+    /// When the log was listed last.
+    listed_at: parking_lot::Mutex<Option<Duration>>,
     metadata: Metadata,
     durable: watch::Sender<Sequence>,
     /// Number of looks that have begun.
@@ -89,13 +125,22 @@ impl Following {
     pub(super) fn of(
         log: &Log,
         metadata: &Metadata,
+        clock: &Clock,
         durable: impl FnOnce() -> watch::Sender<Sequence>,
     ) -> Option<Self> {
-        let Log::Followed(log) = log else { return None };
-        let (log, metadata, durable) = (log.clone(), metadata.clone(), durable());
-        let (begun, ended) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
-        let lost = watch::Sender::new(false);
-        Some(Self { shared: Arc::new(Shared { log, metadata, durable, begun, ended, lost }) })
+        let Log::Followed(log, writer) = log else { return None };
+        let shared = Shared {
+            log: log.clone(),
+            writer: writer.clone(),
+            clock: clock.clone(),
+            listed_at: parking_lot::Mutex::default(),
+            metadata: metadata.clone(),
+            durable: durable(),
+            begun: AtomicU64::new(0),
+            ended: Mutex::new((0, Ok(()))),
+            lost: watch::Sender::new(false),
+        };
+        Some(Self { shared: Arc::new(shared) })
     }
 
     /// Looks for what was acknowledged before the call: records count as durable then, and the metadata are read.
@@ -119,7 +164,14 @@ impl Following {
 
     async fn look_now(&self) -> Result<(), FollowError> {
         let Shared { log, metadata, durable, .. } = &*self.shared;
-        let end = log.look().await.map_err(|error| {
+        let end = match self.told().await {
+            Some(newest) => log.reach(newest).await,
+            None => {
+                self.pause_lists().await;
+                log.look().await
+            }
+        };
+        let end = end.map_err(|error| {
             self.note(&error);
             FollowError::Log(Arc::new(error))
         })?;
@@ -130,6 +182,26 @@ impl Following {
             is_newer
         });
         Ok(())
+    }
+
+    /// How far the log is, by the process that writes it; `None` if it does not tell, or may not be the one that writes.
+    async fn told(&self) -> Option<Sequence> {
+        let Shared { writer, metadata, .. } = &*self.shared;
+        let Writer { lease, ask } = writer.as_ref()?;
+        let (holder, newest) = tokio::time::timeout(ASK_MAX, ask()).await.ok()??;
+        // After its answer: see the head of this file.
+        let lease = metadata.lease(lease).await.ok()??;
+        (lease.holder == holder).then_some(newest)
+    }
+
+    /// Waits until the log may be listed again.
+    async fn pause_lists(&self) {
+        let Shared { clock, listed_at, .. } = &*self.shared;
+        let since = listed_at.lock().map(|at| clock.monotonic().saturating_sub(at));
+        if let Some(rest) = since.and_then(|since| LIST_PAUSE.checked_sub(since)) {
+            tokio::time::sleep(rest).await;
+        }
+        *listed_at.lock() = Some(clock.monotonic());
     }
 
     /// Takes note of a failure to read the log, after which it may not be followed any more.

@@ -215,7 +215,8 @@ impl Pipeline {
             Arc::clone(&health),
         );
         let files = own.files();
-        let following = Following::of(&own, &metadata, || publisher.lock().durable_sender());
+        let durable = || publisher.lock().durable_sender();
+        let following = Following::of(&own, &metadata, &clock, durable);
         let max_age = config.ingest.ingestion_warnings_max_age;
         let (warnings, handle) = (metadata.clone(), runtime.clone());
         let feedback = feedback::start(tasks, warnings, handle, &clock, &metrics, max_age)?;
@@ -508,6 +509,11 @@ impl Pipeline {
     /// a reader also waits until the identity store has applied it.
     pub fn published(&self) -> Sequence {
         *self.shared.published.sequence.borrow()
+    }
+
+    /// The newest record that is durable: no record behind it was acknowledged before the call.
+    pub fn durable(&self) -> Sequence {
+        *self.shared.published.durable.borrow()
     }
 
     /// Progress of publication, for queries that wait for it (read-your-writes).

@@ -151,7 +151,7 @@ pages! {
         stores: true,
         ..page("src/guide/bucket.md")
     };
-    standby Page { before: "", after: "event $URL; has_events a 1", stores: true, ..page("src/guide/standby.md") };
+    standby Page { before: "", after: "event $URL; has_events a 2", stores: true, ..page("src/guide/standby.md") };
     backup Page {
         before: r#"
 weir serve

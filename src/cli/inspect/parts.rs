@@ -208,7 +208,7 @@ fn write_overview(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
     if overview.has_lost_changes {
         writeln!(
             out,
-            "  metadata.db-wal was removed, the last changes are lost: restore metadata.db and metadata.db-wal from a backup"
+            "  the last changes in metadata.db-wal are lost: restore metadata.db and metadata.db-wal from a backup"
         )?;
     }
     if overview.is_incomplete {

@@ -1,5 +1,6 @@
 //! Internal endpoints, for commands of the same user that find a running server on their data directory.
-//! The secret in the lock file, which only that user can read, proves their access to the directory.
+//! The secret in the lock file, which only that user can read, proves their access to the directory. Servers that follow this
+//! one have another secret, that of its lease.
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -29,6 +30,8 @@ pub enum Internal {
     Mcp,
     /// `/_internal/project`: makes a project, for `weir load`.
     Project,
+    /// `/_internal/position`: the newest durable record, for servers that follow this one.
+    Position,
 }
 
 impl Internal {
@@ -41,6 +44,7 @@ impl Internal {
             "overview" => Some(Self::Overview),
             "mcp" => Some(Self::Mcp),
             "project" => Some(Self::Project),
+            "position" => Some(Self::Position),
             _ => None,
         }
     }
@@ -54,6 +58,7 @@ impl Internal {
             Self::Overview => "internal_overview",
             Self::Mcp => "internal_mcp",
             Self::Project => "internal_project",
+            Self::Position => "internal_position",
         }
     }
 }
@@ -69,6 +74,12 @@ pub async fn internal(
     what: Internal,
     request: Request,
 ) -> Result<Response, Problem> {
+    if what == Internal::Position {
+        return match request.is_of_server {
+            true => Ok(Response::text(StatusCode::OK, app.shard.pipeline.durable().to_string())),
+            false => Err(Problem::not_authenticated()),
+        };
+    }
     let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     if bearer.is_none_or(|given| !is_same(given, secret)) {
         return Err(Problem::not_authenticated());
@@ -83,6 +94,7 @@ pub async fn internal(
             flushed.map_err(|error| Problem::of(error.kind(), &error))?;
             Ok(Response::json(StatusCode::OK, &json!({})))
         }
+        Internal::Position => Err(Problem::not_authenticated()),
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;

@@ -14,10 +14,13 @@ use object_store::{Error, ObjectStore};
 use tokio::runtime::Handle;
 
 use crate::object_log::claim::{Opened, look};
-use crate::object_log::list::{ObjectFiles, list_behind};
+use crate::object_log::list::{ObjectFiles, list_behind, object_at};
 use crate::object_log::put::header_of;
 use crate::object_log::settings::Pauses;
 use crate::wal::{Elsewhere, Sequence, WalError};
+
+/// Objects that are looked for one by one before the log is listed.
+const STEPS_MAX: u32 = 3;
 
 /// A handle on a log that another process writes; clones share the list of its objects.
 #[derive(Clone, Debug)]
@@ -80,6 +83,30 @@ impl LogFollower {
             newest.is_damaged = newest.header.is_none();
             self.files.extend(found)?;
             return Ok(self.files.end());
+        }
+    }
+
+    /// Learns of the objects up to a record, which is in the log, and returns the last record that is known then. One call at a
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// As of [`LogFollower::look`].
+    pub async fn reach(&self, wanted: Sequence) -> Result<Sequence, WalError> {
+        let failed = |source| WalError::Store { action: "follow", source };
+        for _ in 0..STEPS_MAX {
+            let end = self.files.end();
+            if end >= wanted {
+                return Ok(end);
+            }
+            // The name of an object is its first record.
+            let next = object_at(self.files.objects(), end.next()).await.map_err(failed)?;
+            let Some(next) = next else { break };
+            self.files.extend(vec![next])?;
+        }
+        match self.files.end() {
+            end if end >= wanted => Ok(end),
+            _ => self.look().await,
         }
     }
 

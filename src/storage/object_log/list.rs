@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Error, ObjectStore};
+use object_store::{Error, GetOptions, GetRange, ObjectStore};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::object_log::format::{Header, Purpose, first_of, path_of};
+use crate::object_log::format::{HEADER_BYTES, Header, Purpose, first_of, path_of};
 use crate::object_log::put::header_of;
 use crate::object_log::settings::{DIRECTORY, Pauses};
 use crate::wal::{RecordLocation, Sequence, WalError};
@@ -86,6 +86,23 @@ pub(super) async fn list_behind(
     // Stores list in the order of names; S3 Express does not.
     listed.sort_unstable_by_key(|object| object.first);
     Ok(listed)
+}
+
+/// The object that begins with this record; `None` if there is none, or none of a log.
+pub(super) async fn object_at(
+    objects: &dyn ObjectStore,
+    first: Sequence,
+) -> Result<Option<Listed>, Error> {
+    let end = u64::try_from(HEADER_BYTES).unwrap_or(u64::MAX);
+    let options = GetOptions { range: Some(GetRange::Bounded(0..end)), ..GetOptions::default() };
+    let got = match objects.get_opts(&path_of(first), options).await {
+        Ok(got) => got,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bytes = got.meta.size;
+    let header = Header::decode(&got.bytes().await?, first).ok();
+    Ok(header.map(|header| Listed::new(header, bytes)))
 }
 
 impl ObjectFiles {
