@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use crate::accounts::check_length;
 use crate::connection::Conn;
-use crate::entity::{Columns, entity, stored};
+use crate::entity::{Columns, Entity, entity, stored};
 use crate::error::MetadataError;
+use crate::sql::Query;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -32,21 +33,16 @@ const ELSEWHERE: [(&str, &str); 10] = [
 ];
 
 stored! {
-    PromotedTable as String: |table| table.name().to_owned(), |name| {
-        PromotedTable::named(&name).ok_or_else(|| format!("no table of promotions: {name}"))
-    };
     PropertyType as String: |kind| kind.name().to_owned(), |name| {
         PropertyType::named(&name).ok_or_else(|| format!("no type of a column: {name}"))
     };
 }
 
 entity! {
-    /// A property that a project has promoted.
-    pub struct PromotedProperty in "promotions" {
+    /// A property of events that a project has promoted, as a row.
+    pub struct PromotedOfEvents in "promoted_properties" {
         /// The project.
         project: ProjectId as "project_id" [key],
-        /// The table that has the column.
-        table: PromotedTable as "of_table" [key],
         /// The key of the property.
         key: String [key],
         /// The type of its column.
@@ -56,7 +52,70 @@ entity! {
     }
 }
 
+entity! {
+    /// The same of persons.
+    pub struct PromotedOfPersons in "promoted_person_properties" {
+        /// The project.
+        project: ProjectId as "project_id" [key],
+        /// The key of the property.
+        key: String [key],
+        /// The type of its column.
+        kind: PropertyType [once],
+        /// When it was promoted.
+        created_at: UnixMicros [once],
+    }
+}
+
+/// A property that a project has promoted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromotedProperty {
+    /// The project.
+    pub project: ProjectId,
+    /// The table that has the column.
+    pub table: PromotedTable,
+    /// The key of the property.
+    pub key: String,
+    /// The type of its column.
+    pub kind: PropertyType,
+    /// When it was promoted.
+    pub created_at: UnixMicros,
+}
+
+impl From<PromotedOfEvents> for PromotedProperty {
+    fn from(row: PromotedOfEvents) -> Self {
+        let PromotedOfEvents { project, key, kind, created_at } = row;
+        Self { project, table: PromotedTable::Events, key, kind, created_at }
+    }
+}
+
+impl From<PromotedOfPersons> for PromotedProperty {
+    fn from(row: PromotedOfPersons) -> Self {
+        let PromotedOfPersons { project, key, kind, created_at } = row;
+        Self { project, table: PromotedTable::Persons, key, kind, created_at }
+    }
+}
+
 impl PromotedProperty {
+    /// Inserts its row.
+    fn insert(&self) -> Query {
+        let Self { project, table, ref key, kind, created_at } = *self;
+        let key = key.clone();
+        match table {
+            PromotedTable::Events => PromotedOfEvents { project, key, kind, created_at }.insert(),
+            PromotedTable::Persons => PromotedOfPersons { project, key, kind, created_at }.insert(),
+        }
+    }
+
+    /// Removes its row.
+    fn delete(&self) -> Query {
+        let Self { project, table, ref key, kind, created_at } = *self;
+        let key = key.clone();
+        match table {
+            PromotedTable::Events => PromotedOfEvents { project, key, kind, created_at }.delete(),
+            PromotedTable::Persons => PromotedOfPersons { project, key, kind, created_at }.delete(),
+        }
+    }
+
     /// Whether it is this property of this table.
     pub(super) fn is_of(&self, table: PromotedTable, key: &str) -> bool {
         self.table == table && self.key == key
@@ -182,10 +241,19 @@ pub(super) async fn all(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<PromotedProperty>, MetadataError> {
-    let select = PromotedProperty::select(
-        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, of_table, key",
+    let only = only.map(|project| project.0);
+    let of_events = PromotedOfEvents::select(
+        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, key",
     );
-    Ok(select.bind(only.map(|project| project.0)).fetch_all(connection).await?)
+    let of_events = of_events.bind(only).fetch_all(&mut *connection).await?;
+    let of_persons = PromotedOfPersons::select(
+        "WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) ORDER BY project_id, key",
+    );
+    let of_persons = of_persons.bind(only).fetch_all(connection).await?;
+    let mut all: Vec<PromotedProperty> = of_events.into_iter().map(Into::into).collect();
+    all.extend(of_persons.into_iter().map(PromotedProperty::from));
+    all.sort_by_key(|own| own.project);
+    Ok(all)
 }
 
 #[cfg(test)]

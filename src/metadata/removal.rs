@@ -21,7 +21,7 @@ use weir_event::id::ProjectId;
 /// What has rows of projects, each after what refers to it: the table, and whether its rows have the column `project_id` or
 /// which of them are those of a project. Databases remove the rows of notes, usage and calls with their definitions and
 /// flags.
-pub(super) const TABLES: [(&str, &str); 21] = [
+pub(super) const TABLES: [(&str, &str); 22] = [
     ("share_passwords", OWN),
     ("shares", OWN),
     ("document_views", OWN),
@@ -35,7 +35,8 @@ pub(super) const TABLES: [(&str, &str); 21] = [
     ("feature_flags", OWN),
     ("cohort_members", "cohort_id IN (SELECT id FROM cohorts WHERE project_id = $1)"),
     ("cohorts", OWN),
-    ("promotions", OWN),
+    ("promoted_properties", OWN),
+    ("promoted_person_properties", OWN),
     ("event_properties", OWN),
     ("property_definitions", OWN),
     ("definition_notes", OWN),

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::activity::{Change, Scope, Verb, diff};
-use crate::entity::Entity;
 use crate::error::MetadataError;
 use crate::promotions::{NewPromotion, PromotedProperty, check_column, check_key};
 use crate::properties::{PropertyKind, PropertySeen};

@@ -253,7 +253,7 @@ async fn older_databases_get_room_for_documents() {
     assert_eq!(again.snapshot().actions(PROJECT), [made]);
 }
 
-/// Only properties of events used to be promoted.
+/// Only properties of events used to be promoted; those of persons are in a table of their own.
 #[tokio::test]
 async fn promotions_of_older_schemas_are_of_events() {
     let place = of_before(
@@ -267,6 +267,11 @@ async fn promotions_of_older_schemas_are_of_events() {
     )
     .await;
     let metadata = place.open(Clock::test(START)).await.expect("open");
+    let rows = "SELECT COUNT(*) FROM promoted_properties UNION ALL SELECT COUNT(*) FROM promoted_person_properties";
+    let mut connection = metadata.shared.db.reader().await.expect("a connection");
+    let rows = sql::query_scalar::<i64>(rows).fetch_all(&mut connection).await.expect("counts");
+    assert_eq!(rows, [2, 0], "where older servers look for them");
+    drop(connection);
     let old = |key: &str, kind, at| PromotedProperty {
         project: PROJECT,
         table: PromotedTable::Events,

@@ -5,6 +5,7 @@ use super::*;
 use crate::activity::ActivityFilter;
 use crate::promotions::{NewPromotion, PromotedProperty, StoredColumn};
 use crate::properties::{PropertyKind, PropertySeen};
+use crate::sql;
 use crate::tests::place::Database;
 use weir_event::promotion::PromotedTable::{Events, Persons};
 use weir_event::promotion::{PROMOTIONS_MAX, Promotion};
@@ -246,4 +247,38 @@ async fn tables_have_their_own_columns() {
         crate::properties::id(&seen).to_string()
     });
     assert_eq!(items, expected);
+}
+
+/// Goal: a server of before, which knows promotions of events alone, goes on beside this one. Method: its statements.
+#[tokio::test]
+async fn older_servers_promote_properties_of_events() {
+    let bench = Bench::started().await;
+    bench.with_second().await;
+    bench.promote(SECOND, "seats", Text).await.expect("promoted");
+    let made = bench.metadata.promote(USER, SECOND, new_of_persons("plan", Double)).await;
+    made.expect("promoted");
+    bench
+        .run(
+            "INSERT INTO promoted_properties (project_id, key, kind, created_at)
+             VALUES (2, 'old', 'boolean', 5)",
+        )
+        .await;
+    let other = bench.other().await;
+    let snapshot = other.snapshot();
+    assert_eq!(
+        snapshot.promotions(SECOND, Events),
+        [column("old", Boolean), column("seats", Text)]
+    );
+    assert_eq!(snapshot.promotions(SECOND, Persons), [column("plan", Double)]);
+    let read = "SELECT project_id, key, kind, created_at FROM promoted_properties ORDER BY key";
+    let read = sql::query_as::<(i64, String, String, i64)>(read);
+    let rows = read.fetch_all(&mut bench.reader().await).await.expect("rows");
+    let rows: Vec<_> = rows.iter().map(|(_, key, kind, _)| (key.as_str(), kind.as_str())).collect();
+    assert_eq!(rows, [("old", "boolean"), ("seats", "text")]);
+    // It cannot remove what it does not know.
+    bench.run("DELETE FROM promoted_properties").await;
+    bench.run("DELETE FROM activity WHERE project_id = 2").await;
+    bench.run("DELETE FROM projects WHERE id = 2").await;
+    let left = sql::query_scalar::<i64>("SELECT COUNT(*) FROM promoted_person_properties");
+    assert_eq!(left.fetch_one(&mut bench.reader().await).await.expect("a count"), 0);
 }

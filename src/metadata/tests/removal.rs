@@ -18,7 +18,7 @@ const SECOND: ProjectId = ProjectId(2);
 const DAY: Duration = Duration::from_hours(24);
 
 /// A row of every table that has rows of projects, for the project `{p}`. Ids are those of the project times ten.
-const ROWS: [&str; 22] = [
+const ROWS: [&str; 23] = [
     "INSERT INTO feature_flags (id, project_id, name, key, filters, active, deleted, created_at, updated_at, version)
      VALUES ({p}0, {p}, 'a flag', 'flag', '{\"groups\": []}', TRUE, FALSE, 1, 1, 1)",
     "INSERT INTO flag_calls (flag_id, project_id, last_called_at) VALUES ({p}0, {p}, 1)",
@@ -45,7 +45,8 @@ const ROWS: [&str; 22] = [
      VALUES ('e{p}', {p}, 'event', 1, '[]', FALSE)",
     "INSERT INTO event_usage (definition, day, count) VALUES ('e{p}', 19000, 1)",
     "INSERT INTO property_definitions (id, project_id, kind, group_type_index, name) VALUES ('p{p}', {p}, 1, -1, 'key')",
-    "INSERT INTO promotions (project_id, of_table, key, kind, created_at) VALUES ({p}, 'events', 'key', 'text', 1)",
+    "INSERT INTO promoted_properties (project_id, key, kind, created_at) VALUES ({p}, 'key', 'text', 1)",
+    "INSERT INTO promoted_person_properties (project_id, key, kind, created_at) VALUES ({p}, 'key', 'number', 1)",
     "INSERT INTO event_properties (project_id, event, property) VALUES ({p}, 'event', 'key')",
     "INSERT INTO definition_notes (definition, project_id, verified, hidden, updated_at, default_columns)
      VALUES ('e{p}', {p}, FALSE, FALSE, 1, '[]')",

@@ -21,7 +21,7 @@ use crate::flag_rights::ResourceAccess;
 use crate::flag_settings::FlagSettings;
 use crate::group_types::GroupType;
 use crate::members::Organization;
-use crate::promotions::PromotedProperty;
+use crate::promotions::{PromotedOfEvents, PromotedOfPersons};
 use crate::properties::{PropertyDefinition, PropertyKind};
 use crate::roles::{Role, RoleAccess, RoleMember};
 use crate::schedules::{ScheduledChange, Timing};
@@ -80,8 +80,8 @@ fn of_declarations(sources: &[String]) -> (Vec<String>, Vec<String>) {
     let all = declared! {
         rows {
             DayOfWarnings, DocumentText, EarlyAccessFeature, EntryText, EventDefinition, FlagSettings, GroupType, Notes,
-            KeyRow, Organization, Project, PromotedProperty, PropertyDefinition, ResourceAccess, Role, RoleAccess,
-            RoleMember, ScheduledChange, Session, Share, SharePassword, StoredCohort, StoredFlag, User,
+            KeyRow, Organization, Project, PromotedOfEvents, PromotedOfPersons, PropertyDefinition, ResourceAccess, Role,
+            RoleAccess, RoleMember, ScheduledChange, Session, Share, SharePassword, StoredCohort, StoredFlag, User,
         }
         parts { Document, Entry, PropertyKind, Timing, }
     };

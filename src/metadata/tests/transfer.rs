@@ -3,7 +3,10 @@
 use super::*;
 use crate::definitions::{DefinitionSeen, Sightings};
 use crate::hash_keys::NewHashKey;
+use crate::promotions::NewPromotion;
 use crate::tests::place::Database;
+use weir_event::promotion::PromotedTable;
+use weir_event::schema::PropertyType;
 
 /// Goal: everything moves, once. Method: a store with more rows than one batch, NULLs, truth values and texts of all
 /// kinds; the snapshots are equal, and so are the rows of every table.
@@ -26,6 +29,11 @@ async fn a_store_moves_whole_and_once() {
     });
     let seen = Sightings { events: events.collect(), ..Sightings::default() };
     file.metadata.upsert_definitions(&seen).await.expect("upsert");
+    for table in PromotedTable::ALL {
+        let key = table.name().to_owned();
+        let promotion = NewPromotion { table, key, kind: PropertyType::Double, stored: None };
+        file.metadata.promote(USER, PROJECT, promotion).await.expect("promoted");
+    }
     let row = NewHashKey {
         project: PROJECT,
         distinct_id: "d".to_owned(),
@@ -37,6 +45,7 @@ async fn a_store_moves_whole_and_once() {
     let rows = database.metadata.take_over(&file.metadata).await.expect("taken over");
     assert!(rows > 1700, "{rows}");
     assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());
+    assert_eq!(database.metadata.snapshot().promoted_properties(PROJECT).len(), 2);
     database.check_snapshot().await;
     for (table, columns) in [
         ("event_definitions", "id, name, created_at, last_seen_at, post_to_slack"),
