@@ -103,6 +103,21 @@ fn sql(text: &str) -> Value {
     json!({"kind": "HogQLQuery", "query": text})
 }
 
+/// Goal: a cast of a text that is no number fails, whatever the rows come from.
+fn casts_are_refused(server: &TestServer, state: &str) {
+    for from in [
+        "persons",
+        "(SELECT * FROM persons UNION ALL SELECT * FROM persons) AS u",
+        "persons ARRAY JOIN [1, 2] AS item",
+    ] {
+        let text = format!("SELECT CAST(properties.revenue AS DOUBLE) FROM {from}");
+        let refused = server.post("/api/projects/1/query/", &json!({"query": sql(&text)}));
+        assert_eq!(refused.status, 400, "{state}: {from}: {refused}");
+        let detail = refused.json()["detail"].to_string();
+        assert!(detail.contains("Cannot cast string"), "{state}: {from}: {detail}");
+    }
+}
+
 /// Questions over properties of persons; their answers.
 fn answers(server: &TestServer) -> Vec<(String, Value)> {
     let texts = [
@@ -272,8 +287,10 @@ fn no_answer_changes_wherever_persons_are() {
     run(server.weir(&["flush", "--persons"]));
     send(&server, 60..80);
     let before = answers(&server);
+    casts_are_refused(&server, "not promoted");
     promote(&server);
     same(&server, &before, "files from before, and changed persons");
+    casts_are_refused(&server, "promoted");
     columns_are_right(&server, 80, "files from before, and changed persons");
     assert!(!files_are_right(&server), "they have no columns yet");
     run(server.weir(&["flush", "--persons"]));

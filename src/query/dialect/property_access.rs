@@ -37,7 +37,7 @@ use crate::functions::text_number::{checked_number, is_text, number, wide_number
 use crate::functions::text_truth::truth;
 use crate::kernel::lineage::origin;
 use crate::kernel::rewritten::map_named;
-use weir_event::dictionary::PERSONS;
+use weir_event::dictionary::{EVENTS, PERSONS, Table};
 use weir_event::number::WIDE_FROM;
 use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
 use weir_storage::exact::ExactColumns;
@@ -386,9 +386,12 @@ impl PropertyPlanner {
         if !is_double(field.data_type()) || !is_of_text() {
             return Transformed::no(part);
         }
-        // What columns lack is known of events alone.
+        // What columns lack is known of events alone. Rows of several tables may be of persons, and a check of what a column
+        // lacks must not be left out.
+        let of_table = |name: &str| table_of(inner, input).is_some_and(|own| own.name == name);
         let column = match self.typed(inner, PropertyType::Double, schema) {
-            Typed::Exact(_) | Typed::Partly(_) if is_of_persons(inner, input) => Typed::None,
+            Typed::Exact(_) | Typed::Partly(_) if of_table(PERSONS.name) => Typed::None,
+            Typed::Exact(column) if is_checked && !of_table(EVENTS.name) => Typed::Partly(column),
             column => column,
         };
         let number = column.whole(match is_checked {
@@ -412,12 +415,11 @@ fn is_wide(side: &Expr) -> bool {
     }
 }
 
-/// Whether it is an access to a property of persons.
-fn is_of_persons(access: &Expr, input: &LogicalPlan) -> bool {
-    let place =
-        own_key(access).and_then(|(column, _)| input.schema().maybe_index_of_column(column));
-    let table = place.and_then(|place| origin(input, place));
-    table.is_some_and(|(table, _)| table.name == PERSONS.name)
+/// The table whose property an access reads, if it is known.
+fn table_of(access: &Expr, input: &LogicalPlan) -> Option<&'static Table> {
+    let (column, _) = own_key(access)?;
+    let place = input.schema().maybe_index_of_column(column)?;
+    origin(input, place).map(|(table, _)| table)
 }
 
 /// The promoted column of a key, if the table has it with the type that it has in events: its index among all promoted
