@@ -10,7 +10,7 @@ mod deletions;
 pub mod files;
 pub mod images;
 pub mod projects;
-mod promotions;
+pub mod promotions;
 pub mod schedules;
 pub mod usage;
 
@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::maintenance::files::{Files, FilesError, Merged};
 use crate::maintenance::images::{IdentityImages, Maker};
+use crate::maintenance::promotions::AskedColumns;
 use weir_base::clock::Clock;
 use weir_base::config::bucket::LogPlace;
 use weir_base::config::storage::StorageConfig;
@@ -88,6 +90,8 @@ pub struct Maintenance {
     pub images: Option<Arc<IdentityImages>>,
     /// The Delta tables of persons and of their distinct ids, if they are renewed.
     pub person_tables: Vec<Arc<PersonTable>>,
+    /// The columns of promotions that the former was asked for.
+    pub asked_of_persons: Arc<Mutex<AskedColumns>>,
     /// The log.
     pub pipeline: Pipeline,
     /// The projects, which decide how long events are kept.
@@ -312,7 +316,7 @@ impl Maintenance {
             if let Err(error) = self.identities.purge_projects(|| !shutdown.is_cancelled()) {
                 tracing::warn!(%error, "cannot remove the persons of deleted projects yet");
             }
-            self.promote_of_persons();
+            self.promote_of_persons(false);
             let rests = self.person_tables.iter().map(|table| self.step_persons(table, shutdown));
             // The sum of what was done determines the pause; without anything, there is a look each tick.
             rest = rests.flatten().reduce(Duration::saturating_add).unwrap_or(tick);
@@ -380,19 +384,19 @@ impl Maintenance {
     /// Writes all changed persons into their tables, once they change no more. A failure leaves a table as it was; the
     /// next process continues. Blocks; do not call it on a thread of a runtime.
     pub fn close_persons(&self) {
-        self.promote_of_persons();
+        self.promote_of_persons(true);
         self.person_tables.iter().for_each(|table| self.close_table(table));
     }
 
-    /// Writes the persons as of now into their tables, with all promoted columns. `false` if the shutdown began. Blocks; do not call it on a thread
-    /// of a runtime.
+    /// Writes the persons as of now into their tables, with all promoted columns. `false` if the shutdown began. Blocks; do not
+    /// call it on a thread of a runtime.
     ///
     /// # Errors
     ///
     /// A table stays as it was.
     pub fn write_persons(&self, shutdown: &Shutdown) -> Result<bool, PersonsError> {
         let applied = self.identities.applied_sequence();
-        self.promote_of_persons();
+        self.promote_of_persons(true);
         for table in &self.person_tables {
             let began = self.clock.monotonic();
             let written = table.write_until(applied, &|| shutdown.is_cancelled())?;

@@ -208,6 +208,7 @@ impl Shard {
             identities: identities.clone(),
             images,
             person_tables,
+            asked_of_persons: Arc::default(),
             pipeline: pipeline.clone(),
             metadata: metadata.clone(),
             runtime: runtimes.main.clone(),

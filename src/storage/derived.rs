@@ -58,7 +58,7 @@ impl Derived {
     }
 
     /// What is said of a file that has them.
-    pub(crate) fn tag(&self) -> DerivedTag {
+    pub fn tag(&self) -> DerivedTag {
         if self.columns.is_empty() {
             return DerivedTag::default();
         }
@@ -71,9 +71,41 @@ impl Derived {
         self.columns.iter().all(|own| file.has(self.formulas, own.field.name()))
     }
 
+    /// Which files lack some of them.
+    pub fn lacking(&self) -> Lacking<'_> {
+        Lacking { derived: self, tag: self.tag(), last: None }
+    }
+
     /// Their names and types.
     pub fn fields(&self) -> Vec<FieldRef> {
         self.columns.iter().map(|own| Arc::clone(&own.field)).collect()
+    }
+}
+
+/// Tells of files whether they lack columns. Most files say the same of themselves as others, which is compared at once.
+#[derive(Debug)]
+pub struct Lacking<'d> {
+    derived: &'d Derived,
+    /// What a file says that has the columns and no others.
+    tag: DerivedTag,
+    /// What another file said, and the answer.
+    last: Option<(DerivedTag, bool)>,
+}
+
+impl Lacking<'_> {
+    /// Whether a file lacks one of the columns.
+    pub fn has(&mut self, file: &DerivedTag) -> bool {
+        if *file == self.tag {
+            return false;
+        }
+        match &self.last {
+            Some((last, lacks)) if last == file => *lacks,
+            _ => {
+                let lacks = !self.derived.are_in(file);
+                self.last = Some((file.clone(), lacks));
+                lacks
+            }
+        }
     }
 }
 
@@ -123,6 +155,7 @@ mod tests {
         }
         assert!(!DerivedTag::default().has(0, "") && !DerivedTag::of_text("p_age").has(0, "p_age"));
     }
+
     #[test]
     fn a_file_has_all_columns_or_lacks_some() {
         let column = |name: &str| DerivedColumn {
@@ -145,5 +178,20 @@ mod tests {
             assert_eq!(of(formulas, names).are_in(&file), expected, "{formulas} {names:?}");
         }
         assert!(!of(2, &["p_plan"]).are_in(&DerivedTag::default()));
+        let plan = of(2, &["p_plan"]);
+        let mut lacking = plan.lacking();
+        let other = of(2, &["p_age"]).tag();
+        for (file, expected) in [
+            (&plan.tag(), false),
+            (&other, true),
+            (&other, true),
+            (&plan.tag(), false),
+            (&file, false),
+            (&file, false),
+            (&other, true),
+            (&DerivedTag::default(), true),
+        ] {
+            assert_eq!(lacking.has(file), expected, "{file:?}");
+        }
     }
 }

@@ -3,13 +3,15 @@
 //! its own [`TableOf`], with its own commits.
 //!
 //! A piece is a range of persons with a file (`span`). It is written anew when enough of its persons have changed
-//! since, when it has what was deleted, or when it lacks the column of a promoted property (`pieces`), and each commit replaces the files of such ranges, so the table
-//! is always whole. Who has changed is known from a change feed of the identity store; at the start, files of an
-//! earlier process are compared with the store, unless that ended in order. A reader takes the files with all who
-//! have changed since, whose rows it reads from the store, and so sees everybody as of one moment.
+//! since, when it has what was deleted, or when it lacks the column of a promoted property (`pieces`, `deriving`), and
+//! each commit replaces the files of such ranges, so the table is always whole. Who has changed is known from a change
+//! feed of the identity store; at the start, files of an earlier process are compared with the store, unless that ended
+//! in order. A reader takes the files with all who have changed since, whose rows it reads from the store, and so sees
+//! everybody as of one moment.
 //!
 //! Functions that say so block; they run on a dedicated thread.
 
+mod deriving;
 mod draft;
 mod error;
 mod file;
@@ -23,13 +25,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
 use crate::persons::person_columns::PersonColumns;
 use crate::persons::person_table::pieces::{Job, Need, Pieces, Renewal};
+use crate::persons::person_table::span::ALL;
 use crate::persons::person_table::writing::Writing;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
@@ -38,7 +40,6 @@ use weir_identity::person_set::{PersonKey, PersonSet};
 use weir_identity::store::Identities;
 use weir_identity::view::{Flow, View};
 use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
-use weir_storage::derived::Derived;
 use weir_storage::tables::Tables;
 
 pub use crate::persons::person_table::error::PersonsError;
@@ -223,14 +224,13 @@ impl PersonTable {
     /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
     pub fn step(&self, stop: Stop<'_>) -> Result<Step, PersonsError> {
         let now = self.clock.now();
-        let pause = RETRY.min(self.renewal.stale_max / 4);
-        let is_paused = |at: UnixMicros| now >= at && now.since(at) < pause;
-        if self.failed_at.lock().is_some_and(is_paused) {
+        if self.is_paused(None) {
             return Ok(Step::None);
         }
         let step = self.with_table(|table| {
             let applied = self.pieces.look(now)?.applied_sequence()?;
-            let Some(job) = self.pieces.job(applied, now, &self.renewal) else {
+            let is_filling = self.can_fill()?;
+            let Some(job) = self.pieces.job(applied, now, is_filling, &self.renewal) else {
                 return Ok(Step::None);
             };
             if job.need == Need::Unverified {
@@ -249,6 +249,14 @@ impl PersonTable {
         });
         *self.failed_at.lock() = step.is_err().then_some(now);
         step
+    }
+
+    /// Whether files could not be written, or something else failed at this time, so recently that it is not tried again yet.
+    pub fn is_paused(&self, other: Option<UnixMicros>) -> bool {
+        let now = self.clock.now();
+        let pause = RETRY.min(self.renewal.stale_max / 4);
+        let mut failed = [*self.failed_at.lock(), other].into_iter().flatten();
+        failed.any(|at| now >= at && now.since(at) < pause)
     }
 
     /// Writes all that is not as of now, and gives how much that was; `None` for nothing, or if `stop` said so. Ends only
@@ -279,9 +287,10 @@ impl PersonTable {
     ) -> Result<Option<Written>, PersonsError> {
         self.with_table(|table| {
             let (mut all, mut is_any) = (Written::default(), false);
+            let mut fill_from = (is_filling && self.can_fill()?).then_some(ALL.start);
             loop {
                 let applied = self.pieces.look(self.clock.now())?.applied_sequence()?;
-                let Some(job) = self.pieces.rest(applied, until, is_filling, &self.renewal) else {
+                let Some(job) = self.pieces.rest(applied, until, fill_from, &self.renewal) else {
                     break;
                 };
                 if job.need == Need::Unverified {
@@ -289,6 +298,8 @@ impl PersonTable {
                 } else if let Some(written) = self.renew(table, &job, stop)? {
                     is_any |= !job.files.is_empty() || written.files > 0;
                     all.add(written);
+                    // Nothing before lacks columns, so that the files are not all looked at for each one.
+                    fill_from = fill_from.map(|from| from.max(job.range.end));
                 }
                 if stop() {
                     return Ok(None);
@@ -316,34 +327,6 @@ impl PersonTable {
             Ok(())
         })?;
         Ok(written)
-    }
-
-    /// The columns of the table, also those that it got later.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be opened.
-    pub fn columns_of_table(&self) -> Result<SchemaRef, PersonsError> {
-        self.with_table(|table| Ok(Arc::clone(&table.current().schema)))
-    }
-
-    /// The columns of files that are computed.
-    pub fn derived(&self) -> Derived {
-        self.pieces.derived()
-    }
-
-    /// Adds columns to the table as far as it lacks them. Files have them from now on, and those from before are written
-    /// anew one by one, see [`PersonTable::step`].
-    ///
-    /// # Errors
-    ///
-    /// The table has one of them with another type, or cannot be changed; files are as before then.
-    pub fn derive(&self, derived: Derived) -> Result<(), PersonsError> {
-        self.with_table(|table| {
-            self.runtime.block_on(table.add_columns(&derived.fields()))?;
-            self.pieces.derive(derived, self.clock.now());
-            Ok(())
-        })
     }
 
     /// Which table it is.

@@ -154,8 +154,8 @@ struct State {
     store: Option<Arc<dyn ObjectStore>>,
     /// Columns that files are to have beside those of the table.
     derived: Derived,
-    /// Since when.
-    derived_at: UnixMicros,
+    /// Since when; `None` before these were ever told.
+    derived_at: Option<UnixMicros>,
 }
 
 impl State {
@@ -210,7 +210,7 @@ impl Pieces {
             spans: Vec::new(),
             store: None,
             derived: Derived::default(),
-            derived_at: UnixMicros::default(),
+            derived_at: None,
         };
         Ok(Self { kind, state: Mutex::new(state) })
     }
@@ -240,10 +240,17 @@ impl Pieces {
         self.state.lock().derived.clone()
     }
 
-    /// From now on files are to have these.
+    /// From now on files are to have these. What lacks those that are told first has done so since ever, so that a process that
+    /// often starts anew gets to it; later, it is since columns were added.
     pub(super) fn derive(&self, derived: Derived, now: UnixMicros) {
         let mut state = self.state.lock();
-        (state.derived, state.derived_at) = (derived, now);
+        let is_more = !derived.are_in(&state.derived.tag());
+        match state.derived_at {
+            None => state.derived_at = Some(UnixMicros(i64::MIN)),
+            Some(_) if is_more => state.derived_at = Some(now),
+            Some(_) => {}
+        }
+        state.derived = derived;
     }
 
     /// Takes note of what has changed up to a view of now, and since when files are out of date.
@@ -262,37 +269,50 @@ impl Pieces {
         Ok(view)
     }
 
-    /// What is most worth to be done, of files that the view may be compared with.
-    pub(super) fn job(&self, applied: u64, now: UnixMicros, renewal: &Renewal) -> Option<Job> {
+    /// What is most worth to be done, of files that the view may be compared with. That one lacks columns is a reason only if
+    /// they are to be filled.
+    pub(super) fn job(
+        &self,
+        applied: u64,
+        now: UnixMicros,
+        is_filling: bool,
+        renewal: &Renewal,
+    ) -> Option<Job> {
         let state = self.state.lock();
+        let mut lacking = state.derived.lacking();
+        let lacking_for = is_filling.then(|| state.lacking_for(now));
         let spans = state.spans.iter().enumerate();
         let ranked = spans.filter(|(_, span)| span.as_of <= applied).filter_map(|(at, span)| {
             let changed = state.changed.count(&span.range);
-            let (rank, need) = rank(span, changed, state.lacking(span, now), now, renewal)?;
+            let lacking_for = lacking_for.filter(|_| span.lacks(&mut lacking));
+            let (rank, need) = rank(span, changed, lacking_for, now, renewal)?;
             Some((rank, at, need))
         });
         let (_, at, need) = ranked.max_by_key(|(rank, at, _)| (*rank, std::cmp::Reverse(*at)))?;
         Some(state.job_of(at, need, applied, renewal))
     }
 
-    /// Anything that is not as of now, in files that are of a sequence before `until`; and what lacks columns, if it is to
-    /// be filled.
+    /// Anything that is not as of now, in files that are of a sequence before `until`; and what lacks columns, of persons from
+    /// `fill_from` on.
     pub(super) fn rest(
         &self,
         applied: u64,
         until: u64,
-        is_filling: bool,
+        fill_from: Option<PersonKey>,
         renewal: &Renewal,
     ) -> Option<Job> {
         let state = self.state.lock();
-        let lacks = |span: &Span| is_filling && span.lacks(&state.derived);
-        let stale = |span: &&Span| {
-            let has_changed = state.changed.within(&span.range).next().is_some();
-            span.trust != Trust::Known || has_changed || lacks(span)
+        let mut lacking = state.derived.lacking();
+        let is_stale = |span: &Span| {
+            let has_changed = || state.changed.within(&span.range).next().is_some();
+            span.as_of < until && (span.trust != Trust::Known || has_changed())
         };
-        let is_due = |span: &Span| span.as_of <= applied && (span.as_of < until || lacks(span));
-        let mut spans = state.spans.iter().enumerate().filter(|(_, span)| is_due(span));
-        let (at, span) = spans.find(|(_, span)| stale(span))?;
+        let mut is_due = |span: &Span| {
+            let is_looked_at = fill_from.is_some_and(|from| from <= span.range.start);
+            is_stale(span) || is_looked_at && span.lacks(&mut lacking)
+        };
+        let mut spans = state.spans.iter().enumerate();
+        let (at, span) = spans.find(|(_, span)| span.as_of <= applied && is_due(span))?;
         let need = match span.trust {
             Trust::Unverified => Need::Unverified,
             Trust::Known | Trust::Unusable => Need::Changed,
@@ -405,11 +425,12 @@ impl Pieces {
 }
 
 impl State {
-    /// For how long the files of a span have lacked columns. If the clock was set back that is not known: longer than any.
-    fn lacking(&self, span: &Span, now: UnixMicros) -> Option<Duration> {
-        let since = self.derived_at;
-        let age = || if now < since { Duration::MAX } else { now.since(since) };
-        span.lacks(&self.derived).then(age)
+    /// For how long files have lacked columns, if they do. If the clock was set back that is not known: longer than any.
+    fn lacking_for(&self, now: UnixMicros) -> Duration {
+        match self.derived_at {
+            Some(since) if since <= now => now.since(since),
+            Some(_) | None => Duration::MAX,
+        }
     }
 
     /// The job of a span, with neighbours of which so little is left that all of them are half a file.
@@ -468,7 +489,8 @@ fn rank(
     let is_worth =
         span.trust == Trust::Unusable || rows <= SMALL_ROWS || changed >= rows / RENEWED_SHARE;
     let share = u128::from(changed).saturating_mul(1 << 20) / u128::from(rows.max(1));
-    let is_due = |age: Option<Duration>| age.is_some_and(|age| age >= renewal.interval);
+    let is_due = is_worth && age.is_some_and(|age| age >= renewal.interval)
+        || lacking.is_some_and(|age| age >= renewal.interval.min(renewal.overdue));
     let class = u8::from(lacking.is_some_and(|age| age >= renewal.overdue));
-    (is_worth && is_due(age) || is_due(lacking)).then_some(((class, share), Need::Changed))
+    is_due.then_some(((class, share), Need::Changed))
 }

@@ -14,7 +14,7 @@ use weir_event::id::ProjectId;
 use weir_identity::person_set::PersonKey;
 use weir_identity::view::Moment;
 use weir_storage::delta::DataFile;
-use weir_storage::derived::Derived;
+use weir_storage::derived::Lacking;
 
 /// Where the first span begins and the last one ends.
 pub(super) const ALL: Range<PersonKey> = (ProjectId(0), 0)..(ProjectId(i64::MAX), i64::MAX);
@@ -86,9 +86,9 @@ impl Span {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Whether one of its files lacks one of these columns.
-    pub(super) fn lacks(&self, columns: &Derived) -> bool {
-        !self.files.iter().all(|file| columns.are_in(&file.derived))
+    /// Whether one of its files is lacking columns.
+    pub(super) fn lacks(&self, lacking: &mut Lacking<'_>) -> bool {
+        self.files.iter().any(|file| lacking.has(&file.derived))
     }
 
     /// For how long it has been stale. If the clock was set back that is not known: longer than any.

@@ -9,6 +9,7 @@ use crate::events::promoted;
 use weir_event::promotion::{PromotedTable, Promotion};
 use weir_event::schema::PropertyType;
 use weir_event::schema::PropertyType::{Boolean, Double, Text};
+use weir_storage::derived::Derived;
 
 fn columns(of: &[(&str, PropertyType)]) -> Derived {
     let promotion =
@@ -72,6 +73,7 @@ fn files_get_columns_once() {
     assert_eq!(before.len(), 3);
     let all = [("age", Double), ("paid", Boolean), ("plan", Text)];
     let names = ["p_age", "p_paid", "p_plan"];
+    table.derive(Derived::default()).expect("nothing");
     table.derive(columns(&all)).expect("columns");
     let schema = table.columns_of_table().expect("opens");
     assert!(names.iter().all(|name| schema.column_with_name(name).is_some()), "{schema}");
@@ -158,4 +160,69 @@ fn files_without_columns_stay_if_they_cannot_be_written() {
     bench.clock.advance(HOUR);
     assert_eq!(settle(&table), 1);
     assert!(stored(&table, &["p_plan"]).is_some());
+}
+
+/// Goal: processes that end before the interval do fill files in the end, and neither fewer columns nor the same ones put that
+/// off. Nor does an interval that is longer than files may be out of date.
+#[test]
+fn files_are_filled_in_time() {
+    let bench = Bench::new();
+    let table = bench.table().with_rows_max(2);
+    tell(&bench, 1);
+    table.derive(Derived::default()).expect("nothing");
+    table.write(&|| false).expect("writes").expect("files");
+    let all = [("age", Double), ("plan", Text)];
+    table.derive(columns(&all)).expect("columns");
+    assert_eq!(settle(&table), 0);
+    drop(table);
+
+    let table = bench.table().with_rows_max(2);
+    table.derive(columns(&all)).expect("columns");
+    assert_eq!(settle(&table), 3, "for how long they have lacked them is not known");
+
+    table.derive(columns(&[("paid", Boolean), ("plan", Text)])).expect("columns");
+    bench.clock.advance(INTERVAL / 2);
+    assert_eq!(settle(&table), 0);
+    table.derive(columns(&[("paid", Boolean), ("plan", Text)])).expect("the same");
+    table.derive(columns(&[("paid", Boolean)])).expect("fewer");
+    bench.clock.advance(INTERVAL / 2);
+    assert_eq!(settle(&table), 3);
+    assert!(stored(&table, &["p_paid"]).is_some() && stored(&table, &["p_plan"]).is_none());
+
+    let mut table = table;
+    table.renewal.interval = HOUR * 10;
+    table.derive(columns(&all)).expect("columns");
+    bench.clock.advance(HOUR / 2);
+    assert_eq!(settle(&table), 3);
+}
+
+/// Goal: that a store has lost persons is no failure, if files only lack columns.
+#[test]
+fn files_of_lost_persons_stay_without_columns() {
+    let bench = Bench::new();
+    tell(&bench, 1);
+    let table = bench.table().with_rows_max(2);
+    table.write(&|| false).expect("writes").expect("files");
+    bench.identities.mark_incomplete().expect("writes");
+    let before = version(&table).1;
+    table.derive(columns(&[("plan", Text)])).expect("columns");
+    bench.clock.advance(HOUR * 2);
+    assert_eq!((settle(&table), table.write_until(2, &|| false).expect("looks")), (0, None));
+    assert_eq!(version(&table).1, before);
+    bench.apply(9, 0, vec![set("p0", json!({"age": 8}))]);
+    let refused = table.write_until(9, &|| false).expect_err("would lose persons");
+    assert!(matches!(refused, PersonsError::Incomplete { table: "persons" }), "{refused}");
+}
+
+/// Goal: a table that refuses columns is as before, and open.
+#[test]
+fn refused_columns_change_nothing() {
+    let bench = Bench::new();
+    tell(&bench, 1);
+    let table = bench.table();
+    table.derive(columns(&[("plan", Text)])).expect("columns");
+    table.derive(columns(&[("plan", Double)])).expect_err("another type");
+    assert!(table.table.lock().is_some());
+    table.write(&|| false).expect("writes").expect("a file");
+    assert_eq!(stored(&table, &["p_plan"]).expect("the column")[0], [Some("pro".to_owned())]);
 }
