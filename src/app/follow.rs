@@ -1,13 +1,14 @@
 //! A shard that another server writes, followed by this one: how its stores are opened ([`Stores::follow`]) and kept up to
-//! date ([`start_jobs`]). Nothing is written to the bucket. Persons are those of an image and of the log behind it, in the
-//! data directory, where the server goes on with them if it takes over.
+//! date ([`start_jobs`]). Nothing is written to the bucket. Persons are those of an image and of the log behind it, in a
+//! directory that no server goes on with: what only the writing server derives from the log is not in step with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::OpenError;
-use crate::images::{IMAGE_CACHE, images_in, restore_identities};
+use crate::images::{images_in, restore_identities};
 use crate::log::{OpenLog, pauses};
+use crate::maintenance::usage;
 use crate::node::Process;
 use crate::shard::{Shard, Stores};
 use crate::tables;
@@ -42,7 +43,7 @@ impl Stores {
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let data_dir = config.storage.data_dir.as_path();
-        restore_identities(&images, data_dir, limits, Some(&data_dir.join(IMAGE_CACHE))).await?;
+        restore_identities(&images, data_dir, limits, None).await?;
         let Some(store) = tables::followed_store(config, &tables, clock).await? else {
             return Ok(None);
         };
@@ -67,6 +68,7 @@ impl Stores {
 pub(super) fn start_jobs(shard: &Shard) -> Result<(), TaskError> {
     let tasks = &shard.node.tasks.0;
     tables::keep_cache(tasks, &shard.tables)?;
+    usage::start(tasks, shard.engine.clone());
     let shutdown = tasks.shutdown().clone();
     if let Some(following) = shard.pipeline.following().cloned() {
         let (pipeline, identities) = (shard.pipeline.clone(), shard.identities.clone());

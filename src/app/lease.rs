@@ -119,10 +119,11 @@ pub fn name_of(bucket: &BucketUrl) -> String {
 
 impl Held {
     fn new(bucket: &BucketUrl, url: &str, metadata: Metadata) -> Self {
-        let unique = || Uuid::new_v4().to_string();
+        let (own, secret) = (Uuid::new_v4().to_string(), Uuid::new_v4().to_string());
+        let secret = format!("{own}.{secret}");
         Self {
             name: name_of(bucket),
-            holder: Holder { name: unique(), url: url.to_owned(), secret: unique() },
+            holder: Holder { name: own, url: url.to_owned(), secret },
             metadata,
             rivals: Arc::default(),
             lost: Arc::new(watch::Sender::new(false)),

@@ -96,8 +96,11 @@ impl App {
     /// An engine cannot be opened. As the bucket changes meanwhile, another attempt may succeed.
     ///
     /// [`Pipeline::following`]: weir_ingest::Pipeline::following
-    pub fn follow(process: Process) -> LocalBoxFuture<'static, Result<Option<Self>, OpenError>> {
+    pub fn follow(
+        mut process: Process,
+    ) -> LocalBoxFuture<'static, Result<Option<Self>, OpenError>> {
         Box::pin(async move {
+            process.config.ingest.ingestion_warnings_max_age = NEVER;
             let Some(stores) = Stores::follow(&process).await? else { return Ok(None) };
             let (access, policy) = (MetadataAccess::Write, MetadataPolicy::Require);
             let start = MetadataStart { access, policy, has_events: stores.has_events() };

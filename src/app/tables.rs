@@ -86,11 +86,7 @@ pub fn open<'a>(
         };
         let tables = in_bucket(config, &url, access, clock, metrics).await?;
         match access {
-            TablesAccess::Read => Ok(tables),
-            TablesAccess::Follow => {
-                remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
-                Ok(tables)
-            }
+            TablesAccess::Read | TablesAccess::Follow => Ok(tables),
             TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
             TablesAccess::Write => {
                 refuse_moved(&tables, &url).await?;

@@ -20,7 +20,7 @@ use weir_query::guard::complexity;
 pub(super) const THREADS_END: Duration = Duration::from_secs(10);
 
 /// Creates the data directory, readable by this user alone. An existing directory keeps its permissions.
-fn create_private(data_dir: &Path) -> std::io::Result<()> {
+pub(super) fn create_private(data_dir: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
     let mode = std::fs::metadata(data_dir)?.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {

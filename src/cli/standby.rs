@@ -1,7 +1,11 @@
 //! A server that waits to take over: until it holds the lease it follows the server that writes, answers reads, and passes
 //! everything else on ([`Standing::wait`]).
+//!
+//! What it follows with is in a directory of its own, `follower` in the data directory, and goes when the server takes over:
+//! that then begins as on an empty disk, with an image of persons and the log behind it. So it also writes what the former
+//! server had not yet derived from the newest records, such as definitions and the activity log, and waits for no reader.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +14,21 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::{FutureExt, TryFutureExt};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::cli::client;
 use crate::cli::client::TlsArgs;
-use crate::cli::process::{THREADS_END, guide, stop_signal};
+use crate::cli::process::{THREADS_END, create_private, guide, stop_signal};
 use weir_app::error::OpenError;
 use weir_app::lease::Held;
 use weir_app::node::{Process, Runtimes};
 use weir_app::{App, images, lease, tables};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::tasks::{Pause, Shutdown, Tasks};
+use weir_base::tasks::Tasks;
 use weir_base::telemetry::metrics::Metrics;
 use weir_http::follower::Follower;
 use weir_http::forward::{Forwarding, Writer};
@@ -35,11 +40,17 @@ use weir_metadata::leases::Lease;
 use weir_storage::cached::blocks::BlockCache;
 use weir_storage::wal::Sequence;
 
-/// Pause before another attempt to follow the server that writes.
-const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
+/// Directory in the data directory with the stores of a follower.
+const DIRECTORY: &str = "follower";
 
-/// Longest time until nobody reads the stores of a follower any more, whose reads fail by then.
-const READERS_END: Duration = Duration::from_secs(5);
+/// The first and the longest pause before another attempt to follow the server that writes. An attempt may read an image.
+const FOLLOW_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Time for which a server has to have followed for the next attempt to be a first one.
+const FOLLOWED_WELL: Duration = Duration::from_secs(60);
+
+/// Pause between attempts to close stores that are still read.
+const CLOSE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A server that stands by.
 pub(super) struct Standing<'a> {
@@ -49,15 +60,6 @@ pub(super) struct Standing<'a> {
     pub(super) clock: &'a Clock,
 }
 
-/// What a follower runs with.
-struct Following<'a> {
-    front: &'a Tasks,
-    /// Where its endpoints go while it follows.
-    reading: &'a ArcSwapOption<Router>,
-    cache: Option<&'a BlockCache>,
-    ending: &'a Shutdown,
-}
-
 /// What a server has that stood by.
 pub(super) struct Stood {
     /// The lease.
@@ -65,6 +67,9 @@ pub(super) struct Stood {
     /// The cache of data files, which stays open.
     pub(super) cache: Option<BlockCache>,
 }
+
+/// What follows now: its tasks, and once they are open, the stores.
+type Current = Mutex<Option<(Tasks, Option<App>)>>;
 
 /// The URL under which other servers reach this one; empty if they do not.
 pub(super) fn own_url(config: &Config, listener: &TcpListener) -> std::io::Result<String> {
@@ -89,70 +94,49 @@ impl Standing<'_> {
         let (writers, writer) = watch::channel(None);
         let standby = Standby { metrics: Arc::clone(metrics), refusing: Refusing::Standby };
         let reading = Arc::new(ArcSwapOption::empty());
-        let forwarding = match config.cluster.standby_reads {
-            true => Some(self.forwarding(writer)?),
-            false => None,
-        };
+        let (mut forwarding, mut cache) = (None, None);
+        if config.cluster.standby_reads {
+            forwarding = Some(self.forwarding(writer)?);
+            cache = tables::cache(&config.storage, metrics).context("cannot use the cache")?;
+        }
         let (own, reader) = (forwarding.clone(), Arc::clone(&reading));
         let handler = Arc::new(Follower { standby, forwarding: own, reading: reader });
         let (own, counted) = (front.clone(), Arc::clone(metrics));
         let answering = weir_http::serve(listener, limits, handler, own, clock.clone(), counted);
         front.spawn("standby", answering);
-        let say = |lease: &Lease| {
-            let Lease { holder, url, secret, .. } = lease;
-            let is_reached = !holder.is_empty() && !url.is_empty();
-            let now = is_reached.then(|| Writer {
-                holder: holder.clone(),
-                url: url.clone(),
-                secret: secret.clone(),
-            });
-            writers.send_if_modified(|known| {
-                let has_changed = *known != now;
-                if has_changed {
-                    tracing::info!(holder, url, "another server serves; this one stands by");
-                    *known = now;
-                }
-                has_changed
-            });
-        };
-        let waiting = lease::stand_by(config, clock, url, front.shutdown(), say);
+        let waiting =
+            lease::stand_by(config, clock, url, front.shutdown(), |lease| note(&writers, lease));
         metrics.standing_by.set(1);
-        let cache = match config.cluster.standby_reads {
-            true => tables::cache(&config.storage, metrics).context("cannot use the cache")?,
-            false => None,
+        let current = Current::default();
+        let held = tokio::select! {
+            held = waiting => held,
+            () = stop_signal()? => Ok(None),
+            () = images::prefetch(config, clock, metrics) => Ok(None),
+            () = self.follow(&front, &reading, cache.as_ref(), (forwarding, &current)) => Ok(None),
         };
-        let ending = Shutdown::new();
-        let following =
-            Following { front: &front, reading: &reading, cache: cache.as_ref(), ending: &ending };
-        let follow = self.follow(following, forwarding);
-        let stood = async {
-            let held = tokio::select! {
-                held = waiting => held,
-                () = stop_signal()? => Ok(None),
-                () = images::prefetch(config, clock, metrics) => Ok(None),
-            };
-            front.shutdown().begin();
-            // Reads may end, unless this server takes over.
-            if matches!(held, Ok(None))
-                && let Err(error) = front.wait(config.http.drain_timeout).await
-            {
-                tracing::warn!(%error, "requests were still running at the end of the drain time-out");
-            }
-            ending.begin();
-            anyhow::Ok(held?)
-        };
-        let (held, followed) = tokio::join!(stood, follow);
+        front.shutdown().begin();
+        // Reads may end, unless this server takes over.
+        if matches!(held, Ok(None))
+            && let Err(error) = front.wait(config.http.drain_timeout).await
+        {
+            tracing::warn!(%error, "requests were still running at the end of the drain time-out");
+        }
+        reading.store(None);
+        let ended = current.lock().take();
+        if let Ok(Some(_)) = &held {
+            let directory = config.storage.data_dir.join(DIRECTORY);
+            Tasks::new(runtimes.main.clone()).spawn("end-follower", async move {
+                if let Some((back, app)) = ended {
+                    close(&back, app).await;
+                }
+                remove(&directory);
+            });
+        }
         let Metrics { standing_by, standby_lag, standby_image_age, .. } = &**metrics;
         for gauge in [standing_by, standby_lag, standby_image_age] {
             gauge.set(0);
         }
-        let Some(held) = held? else { return Ok(None) };
-        if let Err(error) = followed {
-            // Another one need not wait for this one's end.
-            held.give_back().await;
-            return Err(error);
-        }
-        Ok(Some(Stood { held, cache }))
+        Ok(held?.map(|held| Stood { held, cache }))
     }
 
     fn forwarding(&self, writer: watch::Receiver<Option<Writer>>) -> anyhow::Result<Forwarding> {
@@ -161,17 +145,18 @@ impl Standing<'_> {
         let send = move |request| connections.request(request).err_into().boxed();
         let body_max_bytes = self.config.http.body_max_bytes.as_u64();
         let metrics = Arc::clone(self.metrics);
-        Ok(Forwarding { writer, send: Arc::new(send), body_max_bytes, metrics })
+        Ok(Forwarding::new(writer, Arc::new(send), body_max_bytes, metrics))
     }
 
-    /// Follows the server that writes, again and again, until `ending`. Then nobody has the stores in the data directory
-    /// open any more.
+    /// Follows the server that writes, again and again. Whoever drops this ends what follows now.
     async fn follow(
         &self,
-        Following { front, reading, cache, ending }: Following<'_>,
-        forwarding: Option<Forwarding>,
-    ) -> anyhow::Result<()> {
-        let Some(forwarding) = forwarding else { return Ok(()) };
+        front: &Tasks,
+        reading: &ArcSwapOption<Router>,
+        cache: Option<&BlockCache>,
+        (forwarding, current): (Option<Forwarding>, &Current),
+    ) {
+        let Some(forwarding) = forwarding else { return std::future::pending().await };
         let writer = self.config.storage.bucket.storage_url.as_ref().map(|bucket| {
             let ask = move || {
                 let forwarding = forwarding.clone();
@@ -183,11 +168,14 @@ impl Standing<'_> {
             };
             following::Writer { lease: lease::name_of(bucket), ask: Arc::new(ask) }
         });
-        let mut has_failed = false;
+        let mut config = self.config.clone();
+        config.storage.data_dir = config.storage.data_dir.join(DIRECTORY);
+        let mut pause = FOLLOW_PAUSE.0;
         loop {
             let back = Tasks::new(self.runtimes.main.clone());
+            *current.lock() = Some((back.clone(), None));
             let process = Process {
-                config: self.config.clone(),
+                config: config.clone(),
                 tasks: back.clone(),
                 runtimes: self.runtimes.clone(),
                 clock: self.clock.clone(),
@@ -196,76 +184,99 @@ impl Standing<'_> {
                 cache: cache.cloned(),
                 writer: writer.clone(),
             };
-            let opened = tokio::select! {
-                opened = App::follow(process) => opened,
-                () = ending.cancelled() => Ok(None),
-            };
-            match opened {
-                Ok(Some(app)) => {
-                    has_failed = false;
-                    let secret = Uuid::new_v4().simple().to_string().into();
-                    let router = Router::new(app.clone(), secret, front.shutdown().clone());
-                    reading.store(Some(Arc::new(router.with_guide(guide()))));
-                    tracing::info!("follows the server that writes, and answers reads");
-                    lost(&app, &back, ending).await;
-                    reading.store(None);
-                    let mut closed = close(&app, &back).await;
-                    while closed.is_err() && ending.pause(FOLLOW_PAUSE).await == Pause::Elapsed {
-                        closed = close(&app, &back).await;
-                    }
-                    closed?;
-                }
-                Ok(None) => end(&back).await,
-                Err(error) => {
-                    end(&back).await;
-                    if !std::mem::replace(&mut has_failed, true) {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "cannot follow the server that writes yet");
-                    }
-                }
+            let began = self.clock.monotonic();
+            let app = opened(process).await;
+            if let Some(app) = &app {
+                *current.lock() = Some((back.clone(), Some(app.clone())));
+                let secret = Uuid::new_v4().simple().to_string().into();
+                let router = Router::new(app.clone(), secret, front.shutdown().clone());
+                reading.store(Some(Arc::new(router.with_guide(guide()))));
+                tracing::info!("follows the server that writes, and answers reads");
+                lost(app, &back).await;
+                reading.store(None);
             }
-            if ending.pause(FOLLOW_PAUSE).await == Pause::Cancelled {
-                return Ok(());
+            close(&back, app).await;
+            if self.clock.monotonic().saturating_sub(began) >= FOLLOWED_WELL {
+                pause = FOLLOW_PAUSE.0;
             }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(FOLLOW_PAUSE.1);
         }
     }
 }
 
-/// Returns once an app follows no more, or is to end.
-async fn lost(app: &App, back: &Tasks, ending: &Shutdown) {
+/// Takes note of who writes.
+fn note(writers: &watch::Sender<Option<Writer>>, lease: &Lease) {
+    let Lease { holder, url, secret, .. } = lease;
+    let is_reached = !holder.is_empty() && !url.is_empty();
+    let now = is_reached.then(|| Writer {
+        holder: holder.clone(),
+        url: url.clone(),
+        secret: secret.clone(),
+    });
+    writers.send_if_modified(|known| {
+        let has_changed = *known != now;
+        if has_changed {
+            tracing::info!(holder, url, "another server serves; this one stands by");
+            *known = now;
+        }
+        has_changed
+    });
+}
+
+/// The stores of a follower; `None` if they cannot be opened now.
+async fn opened(process: Process) -> Option<App> {
+    let opened = async {
+        let directory = &process.config.storage.data_dir;
+        create_private(directory)
+            .map_err(|source| OpenError::Io { path: directory.clone(), source })?;
+        App::follow(process).await
+    };
+    opened.await.unwrap_or_else(|error| {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "cannot follow the server that writes yet; it answers all requests");
+        None
+    })
+}
+
+/// Returns once an app follows no more.
+async fn lost(app: &App, back: &Tasks) {
     let Some(following) = app.shard.pipeline.following() else { return };
     tokio::select! {
         () = following.lost() => {
-            tracing::warn!("lost track of the server that writes; reads go there until this one follows again");
+            tracing::warn!("lost track of the server that writes; it answers reads until this one follows again");
         }
         thread = back.failed() => {
             tracing::error!(thread, "a thread panicked; this server opens its stores again");
         }
-        () = ending.cancelled() => {}
     }
 }
 
-/// Closes what follows. Requests that still read it fail, as long as it takes.
-async fn close(app: &App, back: &Tasks) -> anyhow::Result<()> {
-    end(back).await;
-    let app = app.clone();
-    let stopping = tokio::task::spawn_blocking(move || {
-        let clock = Clock::system();
-        let began = clock.monotonic();
-        loop {
-            let stopped: Result<(), OpenError> = app.stop_following();
-            if stopped.is_ok() || clock.monotonic().saturating_sub(began) >= READERS_END {
-                return stopped;
-            }
-        }
-    });
-    stopping.await?.context("somebody still reads the stores in the data directory")
-}
-
-/// Ends tasks and threads.
-async fn end(back: &Tasks) {
+/// Closes what follows, and returns once nobody reads it any more; reads fail meanwhile.
+async fn close(back: &Tasks, app: Option<App>) {
     back.shutdown().begin();
     if let Err(error) = back.wait(THREADS_END).await {
         tracing::warn!(%error, "threads of the follower did not end in time");
+    }
+    let Some(app) = app else { return };
+    loop {
+        let own = app.clone();
+        let stopped = tokio::task::spawn_blocking(move || own.stop_following()).await;
+        if matches!(stopped, Ok(Ok(()))) {
+            break;
+        }
+        tokio::time::sleep(CLOSE_PAUSE).await;
+    }
+    app.node.metadata.close().await;
+}
+
+/// Removes the stores of a follower that has ended; if this fails, the next takeover does.
+fn remove(directory: &Path) {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let directory = directory.display().to_string();
+            tracing::warn!(%error, directory, "cannot remove the stores of the time before this server took over");
+        }
+        _ => {}
     }
 }

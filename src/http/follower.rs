@@ -21,7 +21,7 @@ use weir_app::App;
 use weir_event::json;
 
 /// Longest time to learn what is newest, after which the server that writes is asked.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const LOOK_MAX: Duration = Duration::from_secs(3);
 
 /// Answers requests while another server writes.
 #[derive(Debug)]
@@ -99,8 +99,7 @@ impl Handler for Follower {
 impl Follower {
     /// Whether any request may be sent here.
     fn is_ready(&self) -> bool {
-        let reaches_writer = |own: &Forwarding| own.writer.borrow().is_some();
-        self.reading.load().is_some() && self.forwarding.as_ref().is_some_and(reaches_writer)
+        self.reading.load().is_some() && self.forwarding.as_ref().is_some_and(Forwarding::reaches)
     }
 
     async fn elsewhere(&self, request: Request) -> Response {
@@ -114,6 +113,10 @@ impl Follower {
 /// Whether everything that was acknowledged before the call can be read here.
 async fn is_newest(app: &App) -> bool {
     let Some(following) = app.shard.pipeline.following() else { return true };
+    // Who comes now need not wait until it fails again.
+    if following.is_failing() {
+        return false;
+    }
     let newest = async {
         let looked = following.look().await.map_err(|error| error.to_string());
         looked?;
@@ -134,15 +137,23 @@ async fn by(route: &Route, request: &mut Request) -> By {
     match route {
         Route::Public(public) => of_public(public, &request.method),
         Route::Page(pages::Route::Asset) => By::AnyState,
+        Route::Page(pages::Route::Page(page)) if is_written_later(page.line.scope) => By::Writer,
         Route::Page(_) if request.method == Method::GET => By::NewestState,
         Route::Page(_) => By::Writer,
         Route::Managed(managed) if !managed.endpoint.scope.ends_with(":read") => By::Writer,
+        Route::Managed(managed) if is_written_later(managed.endpoint.scope) => By::Writer,
         Route::Managed(managed) if is_about_a_job(managed.endpoint.path, request).await => {
             By::Writer
         }
         Route::Managed(_) => By::NewestState,
         Route::Internal(_) | Route::WrongMethod(_) | Route::Unknown => By::AnyState,
     }
+}
+
+/// Whether a scope is that of definitions: the server that writes derives them from events, after it has acknowledged these,
+/// and its readers wait for that.
+fn is_written_later(scope: &str) -> bool {
+    scope.starts_with("event_definition:") || scope.starts_with("property_definition:")
 }
 
 fn of_public(public: &Public, method: &Method) -> By {

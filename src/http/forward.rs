@@ -3,6 +3,8 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -25,6 +27,12 @@ use weir_metadata::secrets::KeyHash;
 
 /// Header of a request that another server passes on, with the secret of the server that writes.
 pub(super) const NODE: HeaderName = HeaderName::from_static("x-weir-node");
+
+/// Longest time to ask for the position.
+const POSITION_MAX: Duration = Duration::from_millis(500);
+
+/// Failures in a row after which the server that writes counts as away. One is asked for several times a second.
+const FAILURES_MAX: u32 = 3;
 
 /// Largest answer with a position.
 const POSITION_MAX_BYTES: usize = 64;
@@ -81,6 +89,30 @@ pub struct Forwarding {
     pub body_max_bytes: u64,
     /// Counts requests.
     pub metrics: Arc<Metrics>,
+    /// Whether the server that writes is reached, as far as [`Forwarding::position`] tells.
+    reached: Arc<Reached>,
+}
+
+/// Whether a server answers.
+#[derive(Debug)]
+struct Reached {
+    is_reached: watch::Sender<bool>,
+    /// How often in a row it has not answered.
+    failures: AtomicU32,
+}
+
+impl Reached {
+    fn note(&self, has_answered: bool) {
+        let failures = match has_answered {
+            true => 0,
+            false => self.failures.load(Ordering::Relaxed).saturating_add(1),
+        };
+        self.failures.store(failures, Ordering::Relaxed);
+        if has_answered || failures >= FAILURES_MAX {
+            self.is_reached
+                .send_if_modified(|is| std::mem::replace(is, has_answered) != has_answered);
+        }
+    }
 }
 
 impl std::fmt::Debug for Forwarding {
@@ -103,26 +135,49 @@ pub(super) fn is_passed_on(headers: &HeaderMap, secret: &str) -> bool {
 }
 
 impl Forwarding {
-    /// Passes a request on. If nobody is known who writes, or another server has passed it on already, it is refused as by
+    /// Nobody is reached yet.
+    pub fn new(
+        writer: watch::Receiver<Option<Writer>>,
+        send: Send,
+        body_max_bytes: u64,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (is_reached, failures) = (watch::Sender::new(false), AtomicU32::new(0));
+        let reached = Arc::new(Reached { is_reached, failures });
+        Self { writer, send, body_max_bytes, metrics, reached }
+    }
+
+    /// Whether the server that writes is reached.
+    pub(super) fn reaches(&self) -> bool {
+        *self.reached.is_reached.borrow()
+    }
+
+    /// Passes a request on. If nobody is reached who writes, or another server has passed it on already, it is refused as by
     /// a server that stands by: the client sends it again.
     pub(super) async fn forward(&self, request: Request) -> Response {
         let writer = self.writer.borrow().clone();
-        let Some(writer) = writer.filter(|_| !request.headers.contains_key(NODE)) else {
-            return standing_by().into();
-        };
+        let writer = writer.filter(|_| self.reaches() && !request.headers.contains_key(NODE));
+        let Some(writer) = writer else { return standing_by().into() };
         self.metrics.requests_forwarded.inc();
-        let mut changes = self.writer.clone();
+        let (mut changes, mut reached) = (self.writer.clone(), self.reached.is_reached.subscribe());
         let sent = self.sent(&writer, request);
         let sent = tokio::select! {
             sent = sent => sent,
             // Its answer may never come: it has ended, or sleeps.
             _ = changes.wait_for(|now| now.as_ref() != Some(&writer)) => Err(standing_by()),
+            _ = reached.wait_for(|is_reached| !is_reached) => Err(standing_by()),
         };
         sent.unwrap_or_else(Response::from)
     }
 
-    /// Asks the server that writes how far its log is. Returns that, and who it is; `None` if it does not answer.
+    /// Asks the server that writes how far its log is. Returns that, and who it is; `None` if it does not answer soon.
     pub async fn position(&self) -> Option<(String, u64)> {
+        let told = tokio::time::timeout(POSITION_MAX, self.asked()).await.ok().flatten();
+        self.reached.note(told.is_some());
+        told
+    }
+
+    async fn asked(&self) -> Option<(String, u64)> {
         let writer = self.writer.borrow().clone()?;
         let mut request = hyper::Request::new(Full::new(Bytes::new()));
         *request.method_mut() = Method::POST;
@@ -150,8 +205,10 @@ impl Forwarding {
         headers.insert(X_REQUEST_ID, request.request_id.to_header());
         let own = [(NODE, writer.secret.clone()), (X_FORWARDED_FOR, request.client_ip.to_string())];
         for (name, value) in own {
-            let value = HeaderValue::from_str(&value);
-            headers.insert(name, value.map_err(|error| standing_by().because(&error))?);
+            let mut value =
+                HeaderValue::from_str(&value).map_err(|error| standing_by().because(&error))?;
+            value.set_sensitive(name == NODE);
+            headers.insert(name, value);
         }
         let body = request.body.read(self.body_max_bytes).await?;
         let mut sent = hyper::Request::new(Full::new(body));

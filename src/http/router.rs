@@ -277,6 +277,8 @@ impl Handler for Router {
             Route::Public(public) => public.is_routine(),
             // Browsers load assets with each page, and the page has a log line.
             Route::Page(page) => matches!(page, pages::Route::Asset),
+            // Servers that follow this one ask several times a second.
+            Route::Internal(Internal::Position) => true,
             _ => false,
         };
         let is_probe = matches!(&route, Route::Public(public) if public.is_probe());

@@ -18,7 +18,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -31,10 +31,11 @@ use weir_storage::log::{LogFiles, LogWriter};
 use weir_storage::object_log::follow::LogFollower;
 use weir_storage::wal::{Sequence, WalError};
 
-/// Longest time to ask the process that writes the log.
-const ASK_MAX: Duration = Duration::from_millis(500);
+/// Longest time for one look.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Shortest time between two lists of the log: a store may charge for each.
+/// Shortest time between two looks, which ask the database, and between two lists of the log, for which a store may charge.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The log of a write path.
@@ -91,6 +92,9 @@ pub enum FollowError {
     /// The metadata cannot be read.
     #[error("cannot read the metadata")]
     Metadata(#[source] Arc<MetadataError>),
+    /// The log or the metadata do not answer in time.
+    #[error("the log or the metadata do not answer within {} s", LOOK_MAX.as_secs())]
+    Late,
 }
 
 /// Follows the log of another process; clones share it.
@@ -103,14 +107,18 @@ struct Shared {
     log: LogFollower,
     writer: Option<Writer>,
     clock: Clock,
-    /// When the log was listed last.
+    /// When the log was listed the last time.
     listed_at: parking_lot::Mutex<Option<Duration>>,
+    /// When the last look began.
+    looked_at: parking_lot::Mutex<Option<Duration>>,
     metadata: Metadata,
     durable: watch::Sender<Sequence>,
     /// Number of looks that have begun.
     begun: AtomicU64,
     /// The last look that has ended, by its number. Locked during a look.
     ended: Mutex<(u64, Result<(), FollowError>)>,
+    /// Whether the last look has failed.
+    is_failing: AtomicBool,
     lost: watch::Sender<bool>,
 }
 
@@ -134,10 +142,12 @@ impl Following {
             writer: writer.clone(),
             clock: clock.clone(),
             listed_at: parking_lot::Mutex::default(),
+            looked_at: parking_lot::Mutex::default(),
             metadata: metadata.clone(),
             durable: durable(),
             begun: AtomicU64::new(0),
             ended: Mutex::new((0, Ok(()))),
+            is_failing: AtomicBool::new(false),
             lost: watch::Sender::new(false),
         };
         Some(Self { shared: Arc::new(shared) })
@@ -156,10 +166,18 @@ impl Following {
         if *number > before {
             return looked.clone();
         }
+        self.pause(&shared.looked_at, LOOK_PAUSE).await;
         let number = shared.begun.fetch_add(1, Ordering::SeqCst).saturating_add(1);
-        let looked = self.look_now().await;
+        let looked = tokio::time::timeout(LOOK_MAX, self.look_now()).await;
+        let looked = looked.unwrap_or(Err(FollowError::Late));
+        shared.is_failing.store(looked.is_err(), Ordering::Relaxed);
         *ended = (number, looked.clone());
         looked
+    }
+
+    /// Whether the last look has failed. One in the background follows soon.
+    pub fn is_failing(&self) -> bool {
+        self.shared.is_failing.load(Ordering::Relaxed)
     }
 
     async fn look_now(&self) -> Result<(), FollowError> {
@@ -167,7 +185,7 @@ impl Following {
         let end = match self.told().await {
             Some(newest) => log.reach(newest).await,
             None => {
-                self.pause_lists().await;
+                self.pause(&self.shared.listed_at, LIST_PAUSE).await;
                 log.look().await
             }
         };
@@ -188,20 +206,20 @@ impl Following {
     async fn told(&self) -> Option<Sequence> {
         let Shared { writer, metadata, .. } = &*self.shared;
         let Writer { lease, ask } = writer.as_ref()?;
-        let (holder, newest) = tokio::time::timeout(ASK_MAX, ask()).await.ok()??;
+        let (holder, newest) = ask().await?;
         // After its answer: see the head of this file.
         let lease = metadata.lease(lease).await.ok()??;
         (lease.holder == holder).then_some(newest)
     }
 
-    /// Waits until the log may be listed again.
-    async fn pause_lists(&self) {
-        let Shared { clock, listed_at, .. } = &*self.shared;
-        let since = listed_at.lock().map(|at| clock.monotonic().saturating_sub(at));
-        if let Some(rest) = since.and_then(|since| LIST_PAUSE.checked_sub(since)) {
+    /// Waits until so long after the last time, and notes this one.
+    async fn pause(&self, last: &parking_lot::Mutex<Option<Duration>>, pause: Duration) {
+        let clock = &self.shared.clock;
+        let since = last.lock().map(|at| clock.monotonic().saturating_sub(at));
+        if let Some(rest) = since.and_then(|since| pause.checked_sub(since)) {
             tokio::time::sleep(rest).await;
         }
-        *listed_at.lock() = Some(clock.monotonic());
+        *last.lock() = Some(clock.monotonic());
     }
 
     /// Takes note of a failure to read the log, after which it may not be followed any more.

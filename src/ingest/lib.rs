@@ -228,7 +228,7 @@ impl Pipeline {
         let projector = Projector::new(
             derive_inbox,
             log_again,
-            Targets::new(identities, &metadata, &feedback, following.is_some()),
+            Targets::new(identities, &metadata, &feedback, following.as_ref()),
             (runtime.clone(), clock.clone(), Arc::clone(&health)),
         );
         tasks.spawn_thread("projector", tasks.vital("projector", move || projector.run()))?;

@@ -18,6 +18,7 @@ use crate::backlog::Room;
 use crate::definitions::collect::Observed;
 use crate::definitions::known::{Known, LAST_SEEN_LAG, Said};
 use crate::feedback::{Feedback, Noted};
+use crate::following::Following;
 use crate::health::Health;
 use crate::normalize::keys::KeyTable;
 use crate::projector::log_again::LogAgain;
@@ -81,7 +82,7 @@ pub(super) struct Projector {
     identities: Identities,
     metadata: Metadata,
     feedback: Feedback,
-    is_follower: bool,
+    following: Option<Following>,
     runtime: Handle,
     clock: Clock,
     health: Arc<Health>,
@@ -106,8 +107,8 @@ pub(super) struct Targets {
     pub(super) metadata: Metadata,
     /// Warnings for senders.
     pub(super) feedback: Feedback,
-    /// Whether another process, which writes the log, writes definitions, activity and warnings.
-    pub(super) is_follower: bool,
+    /// Present if another process writes the log: that writes definitions, activity and warnings, too.
+    pub(super) following: Option<Following>,
 }
 
 impl Targets {
@@ -115,10 +116,11 @@ impl Targets {
         identities: Identities,
         metadata: &Metadata,
         feedback: &Feedback,
-        is_follower: bool,
+        following: Option<&Following>,
     ) -> Self {
-        let (metadata, feedback) = (metadata.clone(), feedback.clone());
-        Self { identities, metadata, feedback, is_follower }
+        let (metadata, feedback, following) =
+            (metadata.clone(), feedback.clone(), following.cloned());
+        Self { identities, metadata, feedback, following }
     }
 }
 
@@ -126,7 +128,7 @@ impl Projector {
     pub(super) fn new(
         inbox: mpsc::Receiver<Projection>,
         log: LogAgain,
-        Targets { identities, metadata, feedback, is_follower }: Targets,
+        Targets { identities, metadata, feedback, following }: Targets,
         (runtime, clock, health): (Handle, Clock, Arc<Health>),
     ) -> Self {
         let known = Known::new(KeyTable::slot_names());
@@ -138,7 +140,7 @@ impl Projector {
             identities,
             metadata,
             feedback,
-            is_follower,
+            following,
             runtime,
             clock,
             health,
@@ -156,7 +158,7 @@ impl Projector {
         while self.receive(&mut projections) {
             self.gather(&mut projections);
             // Definitions first: a query that sees the persons of a record sees its definitions.
-            if !self.is_follower {
+            if self.following.is_none() {
                 self.define(&projections);
             }
             let operators: Vec<(u64, UserId)> = projections
@@ -216,7 +218,7 @@ impl Projector {
     /// Writes the activity entries of operators' changes, and returns whether they are written. The
     /// changes wait for that: there must be no change without an entry.
     fn log(&self, effects: &[Effect], operators: &[(u64, UserId)]) -> bool {
-        if self.is_follower {
+        if self.following.is_some() {
             return true;
         }
         let user_of = |sequence| {
@@ -237,7 +239,7 @@ impl Projector {
     }
 
     fn warn(&self, warning: &Warning) {
-        if self.is_follower {
+        if self.following.is_some() {
             return;
         }
         let (project, kind) = (warning.project, warning.kind.into());

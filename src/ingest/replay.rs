@@ -81,6 +81,12 @@ impl Replay {
                         return self.lose_tail();
                     }
                 }
+                // The process that writes has these records; an image and files have them soon.
+                Ok(Some(Item::Corrupt(corruption))) if self.tail.is_some() => {
+                    let damage = corruption.damage;
+                    tracing::warn!(%damage, "the log of another server cannot be followed");
+                    return self.lose_tail();
+                }
                 Ok(Some(Item::Corrupt(corruption))) => {
                     let damage = corruption.damage;
                     self.holes.tell(corruption);

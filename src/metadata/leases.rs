@@ -3,11 +3,13 @@
 //! A holder raises the beat of its row about once a second. Others see that it is alive by the beat alone, on their own
 //! clocks, so no clocks are compared. A lease keeps servers from getting in each other's way; nothing is safe by it.
 
+use std::fmt;
+
 use crate::error::MetadataError;
 use crate::{Metadata, sql};
 
 /// A lease as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Lease {
     /// Who has it; nobody, if the text is empty.
     pub holder: String,
@@ -19,15 +21,35 @@ pub struct Lease {
     pub secret: String,
 }
 
+/// Without the secret.
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { holder, beat, url, secret: _ } = self;
+        f.debug_struct("Lease")
+            .field("holder", holder)
+            .field("beat", beat)
+            .field("url", url)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Who takes a lease.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Holder {
     /// Names it; never used before.
     pub name: String,
     /// See [`Lease::url`].
     pub url: String,
-    /// See [`Lease::secret`].
+    /// See [`Lease::secret`]. It begins with the name.
     pub secret: String,
+}
+
+/// Without the secret.
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, url, secret: _ } = self;
+        f.debug_struct("Holder").field("name", name).field("url", url).finish_non_exhaustive()
+    }
 }
 
 impl Metadata {
@@ -41,7 +63,13 @@ impl Metadata {
         let select = sql::query_as(select).bind(name);
         let row: Option<(String, i64, String, String)> =
             select.fetch_optional(&mut self.shared.db.reader().await?).await?;
-        Ok(row.map(|(holder, beat, url, secret)| Lease { holder, beat, url, secret }))
+        Ok(row.map(|(holder, beat, mut url, mut secret)| {
+            // A server of an earlier version takes a lease without changing these.
+            if !secret.starts_with(&holder) {
+                (url, secret) = (String::new(), String::new());
+            }
+            Lease { holder, beat, url, secret }
+        }))
     }
 
     /// Takes a lease if it still is as it was `seen`. Returns whether it was.

@@ -50,6 +50,15 @@ impl Projector {
         let (through, project) = (last.sequence, last.project);
         self.health.fail_identity();
         let chain = error as &dyn std::error::Error;
+        if let Some(following) = &self.following {
+            // Its stores are opened anew, and from an image if the log has lost what they lack by then.
+            tracing::warn!(
+                error = chain,
+                through,
+                "persons cannot follow the log of another server"
+            );
+            return following.lose();
+        }
         if !error.may_pass() {
             tracing::error!(
                 error = chain,

@@ -203,7 +203,7 @@ fn a_hole_does_not_keep_persons_from_following() {
                 identities: holes.identities.clone(),
                 metadata: rereader.metadata.clone(),
                 feedback: Feedback::new(Arc::clone(&holes.metrics)),
-                is_follower: false,
+                following: None,
             },
             (runtime.handle().clone(), Clock::test(NOW), Arc::clone(health)),
         );
