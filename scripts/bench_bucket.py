@@ -54,6 +54,11 @@ def ask(port, method, path, body=None, headers={"Authorization": f"Bearer {KEY}"
     finally:
         connection.close()
 
+def cpu_seconds(pid):
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 class Services:
     """The object store, which forgets everything at the end, and PostgreSQL."""
 
@@ -66,8 +71,7 @@ class Services:
 
     def store_seconds(self):
         """CPU time of the object store so far."""
-        fields = Path(f"/proc/{self.moto.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.moto.pid)
 
     def settings(self, mode, prefix):
         if mode == "disk":
@@ -218,6 +222,40 @@ def takeover(services, place):
     print(f"take-over after {loaded['events_accepted']} events of up to {PERSONS} persons: capture {captures:.1f} s, "
           f"flags {answers:.1f} s after the kill; events found {json.loads(answer)['results'][0][0]}")
 
+def reads(services, place):
+    """The same requests to the server that writes and to one that stands by, and what following costs for each event."""
+    settings = services.settings("log", "reads")
+    owner = Server(place / "writes", settings).start().ready()
+    follower = Server(place / "follows", settings).start().ready()
+    servers = {"writes": owner, "follows": follower}
+    before = {name: cpu_seconds(server.process.pid) for name, server in servers.items()}
+    loaded = owner.load("--events", str(EVENTS), "--connections", "8", "--rate", str(RATE))
+    count = {"query": {"kind": "HogQLQuery", "query": "SELECT count(), count(DISTINCT person_id) FROM events"}}
+    requests = {"flags of a person": ("POST", "/flags/?v=2", {"api_key": TOKEN, "distinct_id": "someone"}),
+                "newest 100 events": ("GET", "/api/projects/1/events/?limit=100", None),
+                "newest 100 persons": ("GET", "/api/projects/1/persons/?limit=100", None),
+                "all events and persons": ("POST", "/api/projects/1/query/", count | {"refresh": "force_blocking"})}
+    answers = {name: json.loads(ask(server.port, "POST", "/api/projects/1/query/", count)[1])["results"]
+               for name, server in servers.items()}
+    if answers["writes"] != answers["follows"]:
+        sys.exit(f"other answers: {answers}")
+    for name, server in servers.items():
+        used = cpu_seconds(server.process.pid) - before[name]
+        print(f"{name}: {used / loaded['events_accepted'] * 1e6:.1f} us of CPU time for each event")
+    print(f"{'requests, ms':32}{'writes':>9}{'follows':>9}{'ratio':>7}")
+    for name, request in requests.items():
+        times = {server: [] for server in servers}
+        for _ in range(100 if "all" not in name else 10):
+            for which, server in servers.items():
+                began = time.perf_counter()
+                if ask(server.port, *request)[0] != 200:
+                    sys.exit(f"{name}: refused")
+                times[which].append((time.perf_counter() - began) * 1000)
+        medians = [statistics.median(own) for own in times.values()]
+        print(f"{name:32}{medians[0]:9.1f}{medians[1]:9.1f}{medians[1] / medians[0]:7.2f}")
+    for server in servers.values():
+        server.end(signal.SIGKILL)
+
 def main():
     place = Path(tempfile.mkdtemp(prefix="weir-bench."))
     # PostgreSQL runs as another user.
@@ -225,7 +263,7 @@ def main():
     services = Services(place)
     try:
         for part in dict.fromkeys(sys.argv[1:]):
-            {"ingest": ingest, "questions": questions, "takeover": takeover}[part](services, place)
+            {"ingest": ingest, "questions": questions, "takeover": takeover, "reads": reads}[part](services, place)
     finally:
         services.end()
         shutil.rmtree(place)

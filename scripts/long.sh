@@ -2,12 +2,13 @@
 # The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
 # or how questions are answered runs them; further words name one of the parts.
 #
-#   scripts/long.sh [explore|images|outages|oracle|jdbc]...
+#   scripts/long.sh [explore|images|outages|followers|oracle|jdbc]...
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
 #   outages   PostgreSQL away for 30 s; the bucket away for 60 s, with the log in it and without, and slow as long with the
 #             log in it (minutes)
+#   followers an hour of kills and hangs of three servers, of which two follow the one that writes
 #   jdbc      the driver of PostgreSQL for Java, for which a JDK is installed (a minute)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
 #
@@ -19,7 +20,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
 server() { cargo test --release --locked --test server -- "$@"; }
 
-[ $# -gt 0 ] || set -- explore images outages oracle jdbc
+[ $# -gt 0 ] || set -- explore images outages followers oracle jdbc
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
@@ -30,6 +31,7 @@ for part in "$@"; do
             postgres::an_outage_of_postgresql_stops_changes_only s3::a_store_that_is_away \
             standby::a_store_that_fails standby::a_slow_store
         ;;
+    followers) WEIR_TEST_FOLLOWERS_OUTAGE_SECONDS=3600 server followers::faults_hide_no_write ;;
     jdbc)
         jar=/usr/share/java/postgresql.jar
         if ! command -v javac >/dev/null || [ ! -e "$jar" ]; then

@@ -35,7 +35,7 @@ use weir_storage::wal::{Sequence, WalError};
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// Shortest time between two looks, which ask the database, and between two lists of the log, for which a store may charge.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The log of a write path.

@@ -73,10 +73,17 @@ impl Operation for List {
             let (written, added) = rows.add_on(&cx.app.node.cpu, write).await?;
             rows = written;
             if is_last || added == Added::PageIsFull {
+                made_are_seen(cx).await?;
                 return Ok(Paged { page, count, rows });
             }
         }
     }
+}
+
+/// Waits until flags are evaluated with every change that the database says is made: a change is there some moments before the
+/// snapshot has it.
+async fn made_are_seen(cx: &Context<Principal>) -> Result<(), Problem> {
+    cx.metadata().refresh().await.map_err(problem)
 }
 
 input! {
@@ -206,7 +213,9 @@ impl Operation for Delete {
 }
 
 async fn find(cx: &Context<Principal>, id: i64) -> Result<ScheduledChange, Problem> {
-    cx.metadata().scheduled_change(cx.who.project.id, ScheduleId(id)).await.map_err(problem)
+    let found = cx.metadata().scheduled_change(cx.who.project.id, ScheduleId(id)).await;
+    made_are_seen(cx).await?;
+    found.map_err(problem)
 }
 
 body! {
