@@ -123,14 +123,22 @@ impl Standing<'_> {
         }
         reading.store(None);
         let ended = current.lock().take();
-        if let Ok(Some(_)) = &held {
-            let directory = config.storage.data_dir.join(DIRECTORY);
-            Tasks::new(runtimes.main.clone()).spawn("end-follower", async move {
+        let directory = config.storage.data_dir.join(DIRECTORY);
+        match &held {
+            Ok(Some(_)) => {
+                Tasks::new(runtimes.main.clone()).spawn("end-follower", async move {
+                    if let Some((back, app)) = ended {
+                        close(&back, app).await;
+                    }
+                    let _ = tokio::task::spawn_blocking(move || remove(&directory)).await;
+                });
+            }
+            // Before the runtimes end, on which its threads wait.
+            _ => {
                 if let Some((back, app)) = ended {
-                    close(&back, app).await;
+                    let _ = tokio::time::timeout(THREADS_END, close(&back, app)).await;
                 }
-                remove(&directory);
-            });
+            }
         }
         let Metrics { standing_by, standby_lag, standby_image_age, .. } = &**metrics;
         for gauge in [standing_by, standby_lag, standby_image_age] {

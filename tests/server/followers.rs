@@ -409,5 +409,14 @@ fn a_follower_takes_over() {
         String::from_utf8_lossy(&page.body).contains("\nweir_standing_by 0")
     });
     assert_eq!(writes.filter(|is_writing| *is_writing).count(), 1, "one of them writes");
-    second.kill();
+    // Each ends in order, whichever it is, and the other one goes on.
+    second.stop();
+    assert!(!second.stderr().contains("panicked"), "{}", second.stderr());
+    let goes_on = within(Duration::from_secs(20), || {
+        asked(third.client(), "SELECT count() FROM events").filter(|rows| *rows == json!([[110]]))
+    });
+    assert!(goes_on.is_some(), "{}", third.stderr());
+    let mut third = third;
+    third.stop();
+    assert!(!third.stderr().contains("panicked"), "{}", third.stderr());
 }
