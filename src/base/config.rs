@@ -225,6 +225,7 @@ mod tests {
         "postgres-listen",
         "postgres-tls-cert",
         "postgres-tls-key",
+        "node-url",
         "cluster-listen",
         "cluster-url",
         "cluster-workers",
