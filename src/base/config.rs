@@ -210,7 +210,7 @@ mod tests {
     use super::{Config, Origins, Unusable, variable};
 
     /// Settings without a range.
-    const UNBOUNDED: [&str; 22] = [
+    const UNBOUNDED: [&str; 23] = [
         "listen",
         "public-url",
         "trusted-proxies",
