@@ -35,7 +35,8 @@ impl Stores {
     /// A store cannot be opened. As the bucket changes meanwhile, another attempt may succeed.
     pub(super) async fn follow(process: &Process) -> Result<Option<Self>, OpenError> {
         let Process { config, clock, metrics, .. } = process;
-        let tables = tables::open(config, TablesAccess::Follow, clock, metrics).await?;
+        let Some(url) = &config.storage.bucket.storage_url else { return Ok(None) };
+        let tables = tables::in_bucket(config, url, TablesAccess::Read, clock, metrics).await?;
         let tables = tables::with_cache(process, tables)?;
         let (Some(objects), Some(images)) = (tables.shard(), images_in(&tables)) else {
             return Ok(None);

@@ -163,7 +163,7 @@ async fn bucket_of_log(
             problem: "names a bucket that has the log, too: start with --storage-log bucket"
                 .to_owned(),
         }),
-        TablesAccess::Read | TablesAccess::Copy | TablesAccess::Follow => Ok(Some(objects)),
+        TablesAccess::Read | TablesAccess::Copy => Ok(Some(objects)),
     }
 }
 

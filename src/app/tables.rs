@@ -63,8 +63,6 @@ pub enum TablesAccess {
     Read,
     /// For a replay in a copy of the data directory, which changes nothing elsewhere.
     Copy,
-    /// For reading all that another server writes, as long as it does.
-    Follow,
 }
 
 /// Finds the tables of the data directory. A bucket is probed before it is written to.
@@ -86,7 +84,7 @@ pub fn open<'a>(
         };
         let tables = in_bucket(config, &url, access, clock, metrics).await?;
         match access {
-            TablesAccess::Read | TablesAccess::Follow => Ok(tables),
+            TablesAccess::Read => Ok(tables),
             TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
             TablesAccess::Write => {
                 refuse_moved(&tables, &url).await?;
@@ -152,7 +150,7 @@ fn place(storage: &StorageConfig, access: TablesAccess) -> Result<Option<BucketU
         ))),
         (Some(known), _) => Ok(Some(known)),
         // A server that has never run with this setting has written nothing elsewhere.
-        (None, Some(wanted)) if matches!(access, TablesAccess::Write | TablesAccess::Follow) => {
+        (None, Some(wanted)) if access == TablesAccess::Write => {
             let log = storage.data_dir.join("tables/events/_delta_log");
             match log.is_dir() {
                 true => Err(refused(format!(

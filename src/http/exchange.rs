@@ -27,7 +27,7 @@ use crate::activity::{Activity, stamp};
 use crate::budget::{ANSWER_FREE_BYTES, Budget, Busy, MemoryPermit};
 use crate::client_address::{client_address, named_address, remove_claims};
 use crate::cors;
-use crate::forward::is_passed_on;
+use crate::forward::is_of_server;
 use crate::front::Front;
 use crate::handler::{Handler, Matched};
 use crate::logged_path::logged_path;
@@ -68,8 +68,8 @@ pub(super) fn answer<H: Handler>(
     let (mut head, incoming) = request.into_parts();
     // A server that passes a request on has looked at these headers itself.
     let secret = front.limits.node_secret.as_deref();
-    let is_passed_on = secret.is_some_and(|secret| is_passed_on(&head.headers, secret));
-    if !is_passed_on {
+    let is_of_server = secret.is_some_and(|secret| is_of_server(&head.headers, secret));
+    if !is_of_server {
         remove_claims(&mut head.headers, peer, &front.limits.trusted_proxies);
     }
     let is_head = head.method == Method::HEAD;
@@ -96,7 +96,7 @@ pub(super) fn answer<H: Handler>(
         received: body.tally(),
         sent_bytes: 0,
         request_id: request_id.clone(),
-        client_ip: match is_passed_on {
+        client_ip: match is_of_server {
             true => named_address(&head.headers, peer),
             false => client_address(&head.headers, peer, &limits.trusted_proxies),
         },
@@ -127,7 +127,6 @@ pub(super) fn answer<H: Handler>(
     };
     let client_ip = reply.record.client_ip;
     let (uri, body_fields) = (head.uri, None);
-    let is_of_server = is_passed_on;
     let request =
         Request { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields };
     Either::Right(Box::pin(async move {

@@ -23,6 +23,9 @@ use weir_event::json;
 /// Longest time to learn what is newest, after which the server that writes is asked.
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
+/// Largest body of a query that is looked into before it is answered. A larger one is no query of a client that polls.
+const QUERY_MAX_BYTES: u64 = 1 << 20;
+
 /// Answers requests while another server writes.
 #[derive(Debug)]
 pub struct Follower {
@@ -185,9 +188,6 @@ fn of_public(public: &Public, method: &Method) -> By {
         | Public::FlagEvents => By::NewestState,
     }
 }
-
-/// Largest body of a query that is looked into before it is answered. A larger one is no query of a client that polls.
-const QUERY_MAX_BYTES: u64 = 1 << 20;
 
 /// Whether a request starts a query that is answered later, or is about one: clients ask for it, or cancel it, by its id, and
 /// it is a state of one process.

@@ -12,8 +12,8 @@ use futures::{StreamExt, TryFutureExt};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, DATE, EXPECT, FORWARDED, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use tokio::sync::watch;
@@ -68,13 +68,12 @@ impl std::fmt::Debug for Writer {
 }
 
 /// Sends a request to another server.
-pub type Send = Arc<
+pub type SendRequest = Arc<
     dyn Fn(
             hyper::Request<Full<Bytes>>,
-        ) -> BoxFuture<
-            'static,
-            Result<hyper::Response<Incoming>, Box<dyn Error + std::marker::Send + Sync>>,
-        > + std::marker::Send
+        )
+            -> BoxFuture<'static, Result<hyper::Response<Incoming>, Box<dyn Error + Send + Sync>>>
+        + Send
         + Sync,
 >;
 
@@ -82,13 +81,13 @@ pub type Send = Arc<
 #[derive(Clone)]
 pub struct Forwarding {
     /// The server that writes, as far as it is known.
-    pub writer: watch::Receiver<Option<Writer>>,
+    writer: watch::Receiver<Option<Writer>>,
     /// Sends requests.
-    pub send: Send,
+    send: SendRequest,
     /// Largest body.
-    pub body_max_bytes: u64,
+    body_max_bytes: u64,
     /// Counts requests.
-    pub metrics: Arc<Metrics>,
+    metrics: Arc<Metrics>,
     /// Whether the server that writes is reached, as far as [`Forwarding::position`] tells.
     reached: Arc<Reached>,
 }
@@ -127,8 +126,8 @@ pub(super) fn standing_by() -> Problem {
     Problem::new(Kind::Unavailable, "standing_by", detail)
 }
 
-/// Whether a request was passed on by another server, which knows this secret.
-pub(super) fn is_passed_on(headers: &HeaderMap, secret: &str) -> bool {
+/// Whether another server sent a request, which knows this secret.
+pub(super) fn is_of_server(headers: &HeaderMap, secret: &str) -> bool {
     let Some(sent) = headers.get(NODE) else { return false };
     // Hashes, so that the time it takes tells nothing of the secret.
     sent.to_str().is_ok_and(|sent| KeyHash::of(sent) == KeyHash::of(secret))
@@ -138,7 +137,7 @@ impl Forwarding {
     /// Nobody is reached yet.
     pub fn new(
         writer: watch::Receiver<Option<Writer>>,
-        send: Send,
+        send: SendRequest,
         body_max_bytes: u64,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -226,16 +225,13 @@ fn passed_back(answer: hyper::Response<Incoming>) -> Response {
     let length = body.size_hint().exact();
     let pieces = BodyExt::into_data_stream(body);
     let pieces = pieces.map(|piece| piece.map_err(|error| Box::new(error) as StreamError));
-    let kind = head.headers.get(CONTENT_TYPE).cloned();
+    // Its own type is among its headers.
     let none = HeaderValue::from_static("");
     let mut response = match length {
         Some(length) => Response::sized_stream(head.status, none, length, pieces),
         None => Response::stream(head.status, none, pieces),
     };
     response.headers = head.headers;
-    if kind.is_none() {
-        response.headers.remove(CONTENT_TYPE);
-    }
     for name in OF_CONNECTION.into_iter().chain([DATE, X_REQUEST_ID]) {
         response.headers.remove(name);
     }

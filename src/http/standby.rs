@@ -1,5 +1,5 @@
-//! Responses of a process that serves no requests but probes: a standby server while another one is active, and a worker
-//! ([`Standby`]).
+//! Responses of a process that serves no requests but probes: a server that stands by until it follows (`follower`), and a
+//! worker ([`Standby`]).
 
 use std::sync::Arc;
 

@@ -162,7 +162,8 @@ impl Publisher {
             }
         }
         // While readers wait for all that is durable, they wait for this record, and must not take an answer without it.
-        if self.mode == Mode::CatchingUp {
+        let is_waited_for = self.mode == Mode::CatchingUp;
+        if is_waited_for {
             self.latest.note(project.0, sequence);
         }
         if missing.persons {
@@ -173,7 +174,9 @@ impl Publisher {
             let _ = self.projections.blocking_send(projection);
         }
         self.published.send_replace(sequence);
-        self.latest.note(project.0, sequence);
+        if !is_waited_for {
+            self.latest.note(project.0, sequence);
+        }
     }
 
     /// Stops publication before the record at `sequence`.

@@ -74,14 +74,12 @@ pub async fn internal(
     what: Internal,
     request: Request,
 ) -> Result<Response, Problem> {
-    if what == Internal::Position {
-        return match request.is_of_server {
-            true => Ok(Response::text(StatusCode::OK, app.shard.pipeline.durable().to_string())),
-            false => Err(Problem::not_authenticated()),
-        };
-    }
     let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    if bearer.is_none_or(|given| !is_same(given, secret)) {
+    let is_allowed = match what {
+        Internal::Position => request.is_of_server,
+        _ => bearer.is_some_and(|given| is_same(given, secret)),
+    };
+    if !is_allowed {
         return Err(Problem::not_authenticated());
     }
     match what {
@@ -94,7 +92,9 @@ pub async fn internal(
             flushed.map_err(|error| Problem::of(error.kind(), &error))?;
             Ok(Response::json(StatusCode::OK, &json!({})))
         }
-        Internal::Position => Err(Problem::not_authenticated()),
+        Internal::Position => {
+            Ok(Response::text(StatusCode::OK, app.shard.pipeline.durable().to_string()))
+        }
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;

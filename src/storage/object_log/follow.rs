@@ -48,7 +48,8 @@ impl LogFollower {
             return Err(WalError::Truncated { wanted, oldest });
         }
         let durable = elsewhere.durable;
-        let files = ObjectFiles::followed(objects, runtime, pauses, listed, durable, before_oldest);
+        let files =
+            ObjectFiles::new(objects, runtime, pauses, listed, (durable, before_oldest), true);
         Ok(Self { files })
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore};
+use object_store::{Error, ObjectStore};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::object_log::format::{HEADER_BYTES, Header, Purpose, first_of, path_of};
-use crate::object_log::put::header_of;
+use crate::object_log::format::{Header, Purpose, first_of, path_of};
+use crate::object_log::put::{head_of, header_of};
 use crate::object_log::settings::{DIRECTORY, Pauses};
 use crate::wal::{RecordLocation, Sequence, WalError};
 
@@ -93,16 +93,11 @@ pub(super) async fn object_at(
     objects: &dyn ObjectStore,
     first: Sequence,
 ) -> Result<Option<Listed>, Error> {
-    let end = u64::try_from(HEADER_BYTES).unwrap_or(u64::MAX);
-    let options = GetOptions { range: Some(GetRange::Bounded(0..end)), ..GetOptions::default() };
-    let got = match objects.get_opts(&path_of(first), options).await {
-        Ok(got) => got,
-        Err(Error::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let bytes = got.meta.size;
-    let header = Header::decode(&got.bytes().await?, first).ok();
-    Ok(header.map(|header| Listed::new(header, bytes)))
+    match head_of(objects, first).await {
+        Ok((header, bytes)) => Ok(header.ok().map(|header| Listed::new(header, bytes))),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl ObjectFiles {
@@ -111,25 +106,10 @@ impl ObjectFiles {
         runtime: Handle,
         pauses: Pauses,
         listed: Vec<Listed>,
-        durable_elsewhere: Sequence,
-        before_oldest: Sequence,
+        (durable_elsewhere, before_oldest): (Sequence, Sequence),
+        is_followed: bool,
     ) -> Self {
         let list = Mutex::new(List { objects: listed, durable_elsewhere, before_oldest });
-        let is_followed = false;
-        Self { shared: Arc::new(Shared { objects, runtime, pauses, is_followed, list }) }
-    }
-
-    /// The same of a log that another process writes.
-    pub(super) fn followed(
-        objects: Arc<dyn ObjectStore>,
-        runtime: Handle,
-        pauses: Pauses,
-        listed: Vec<Listed>,
-        durable_elsewhere: Sequence,
-        before_oldest: Sequence,
-    ) -> Self {
-        let list = Mutex::new(List { objects: listed, durable_elsewhere, before_oldest });
-        let is_followed = true;
         Self { shared: Arc::new(Shared { objects, runtime, pauses, is_followed, list }) }
     }
 

@@ -78,13 +78,19 @@ pub(super) async fn header_of(
     objects: &dyn ObjectStore,
     first: Sequence,
 ) -> Result<Result<Header, Unreadable>, Error> {
+    head_of(objects, first).await.map(|(header, _)| header)
+}
+
+/// The same, and the size of the object.
+pub(super) async fn head_of(
+    objects: &dyn ObjectStore,
+    first: Sequence,
+) -> Result<(Result<Header, Unreadable>, u64), Error> {
     let end = u64::try_from(HEADER_BYTES).unwrap_or(u64::MAX);
     let options = GetOptions { range: Some(GetRange::Bounded(0..end)), ..GetOptions::default() };
-    let bytes = match objects.get_opts(&path_of(first), options).await {
-        Ok(got) => got.bytes().await?,
-        Err(error) => return Err(error),
-    };
-    Ok(Header::decode(&bytes, first))
+    let got = objects.get_opts(&path_of(first), options).await?;
+    let bytes = got.meta.size;
+    Ok((Header::decode(&got.bytes().await?, first), bytes))
 }
 
 /// Repeats a request for reading until it succeeds, or the object is not there.

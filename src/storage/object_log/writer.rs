@@ -59,7 +59,8 @@ impl ObjectLog {
         let Opened { listed, last, before_oldest } = claim(&settings).await?;
         let ObjectLogSettings { objects, writer, elsewhere, pauses, doubt, .. } = settings;
         let durable = elsewhere.durable;
-        let files = ObjectFiles::new(objects, runtime, pauses, listed, durable, before_oldest);
+        let files =
+            ObjectFiles::new(objects, runtime, pauses, listed, (durable, before_oldest), false);
         let (appended, durable, state) = (last, last, State::Open);
         let object = BytesMut::new();
         Ok(Self { files, writer, doubt: Telling(doubt), object, appended, durable, state })
@@ -80,7 +81,8 @@ impl ObjectLog {
         let Opened { listed, last, before_oldest } = look(&*objects, elsewhere, had_by_all).await?;
         let last = last.max(elsewhere.seen);
         let durable = elsewhere.durable;
-        let files = ObjectFiles::new(objects, runtime, pauses, listed, durable, before_oldest);
+        let files =
+            ObjectFiles::new(objects, runtime, pauses, listed, (durable, before_oldest), false);
         Ok(Self {
             files,
             writer: Uuid::nil(),
