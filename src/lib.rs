@@ -171,6 +171,9 @@
 //!   `storage/object_log/tests/explored.rs`, `storage/object_log/tests/faults.rs`
 //! - Acknowledged records survive the loss of the disk, and a former server that continues late.
 //!   `tests/server/standby.rs`
+//! - Whatever any server of a bucket has acknowledged can be read through every other one right after, also while servers are
+//!   killed, hang and take over.
+//!   `storage/object_log/tests/followed.rs`, `storage/store/tests/followed.rs`, `tests/server/followers.rs`
 //! - No log is left behind, on a disk or in a bucket, with acknowledged records that are nowhere else.
 //!   `tests/server/leaving.rs`
 //! - The bucket with the log and the database, as of one moment, are a backup of everything.
