@@ -1,9 +1,10 @@
-//! Checked ids: [`ProjectId`], [`EventId`], [`EventKey`], [`PersonId`]. A value of these types is valid.
+//! Checked ids: [`ProjectId`], [`ShardId`], [`EventId`], [`EventKey`], [`PersonId`]. A value of these types is valid.
 
 use std::fmt;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The tenant that owns events. Positive; the first project of a data directory is 1.
@@ -13,6 +14,25 @@ pub struct ProjectId(pub i64);
 impl fmt::Display for ProjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A part of a cluster: one log and one pair of tables, which one node at a time writes. Each project lives in exactly one.
+/// A cluster that was never split has [`ShardId::FIRST`] alone.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// The shard that there always is.
+    pub const FIRST: Self = Self(0);
+}
+
+/// With four digits, as in names of leases: `0003`.
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}", self.0)
     }
 }
 
@@ -64,7 +84,17 @@ impl fmt::Display for PersonId {
 
 #[cfg(test)]
 mod tests {
-    use super::{PersonId, ProjectId};
+    use super::{PersonId, ProjectId, ShardId};
+
+    #[test]
+    fn shards_have_four_digits() {
+        assert_eq!(ShardId::FIRST.to_string(), "0000");
+        assert_eq!(ShardId(3).to_string(), "0003");
+        assert_eq!(ShardId(12_345).to_string(), "12345");
+        assert_eq!(ShardId::default(), ShardId::FIRST);
+        assert!(ShardId(9) < ShardId(10));
+        assert_eq!(serde_json::to_string(&ShardId(3)).expect("a number"), "3");
+    }
 
     /// Vectors computed with Python's `uuid.uuid5`.
     #[test]
