@@ -26,6 +26,7 @@ mod early_access;
 mod event_usage;
 mod flag_calls;
 mod flags;
+mod leases;
 mod opening;
 mod outage;
 mod place;
