@@ -71,6 +71,7 @@ pub mod group_types;
 pub mod hash_keys;
 pub mod leases;
 pub mod members;
+pub mod nodes;
 pub mod passwords;
 pub mod postgres;
 pub mod promotions;

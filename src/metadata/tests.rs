@@ -27,6 +27,7 @@ mod event_usage;
 mod flag_calls;
 mod flags;
 mod leases;
+mod nodes;
 mod opening;
 mod outage;
 mod place;

@@ -20,8 +20,8 @@ use crate::{Metadata, sql};
 const BATCH_ROWS: i64 = 500;
 
 /// Tables that each database fills itself.
-const OWN: [&str; 6] =
-    ["_sqlx_migrations", "changed_parts", "leases", "revision", "takeovers", "workers"];
+const OWN: [&str; 7] =
+    ["_sqlx_migrations", "changed_parts", "leases", "nodes", "revision", "takeovers", "workers"];
 
 impl Metadata {
     /// Copies everything from `source`, a store in SQLite, into this one, which is in PostgreSQL and has to

@@ -34,6 +34,8 @@ async fn a_store_moves_whole_and_once() {
         let promotion = NewPromotion { table, key, kind: PropertyType::Double, stored: None };
         file.metadata.promote(USER, PROJECT, promotion).await.expect("promoted");
     }
+    // Where it comes from, and none of where it goes to.
+    file.metadata.register_node("node", "1.0").await.expect("registered");
     let row = NewHashKey {
         project: PROJECT,
         distinct_id: "d".to_owned(),
@@ -46,6 +48,7 @@ async fn a_store_moves_whole_and_once() {
     assert!(rows > 1700, "{rows}");
     assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());
     assert_eq!(database.metadata.snapshot().promoted_properties(PROJECT).len(), 2);
+    assert_eq!(database.metadata.nodes().await.expect("nodes"), []);
     database.check_snapshot().await;
     for (table, columns) in [
         ("event_definitions", "id, name, created_at, last_seen_at, post_to_slack"),
