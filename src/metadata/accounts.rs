@@ -16,7 +16,7 @@ use crate::members::Level;
 use crate::secrets::KeyHash;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
-use weir_event::id::ProjectId;
+use weir_event::id::{ProjectId, ShardId};
 use weir_event::json;
 
 mod operations;
@@ -77,6 +77,8 @@ entity! {
         created_at: UnixMicros [once],
         /// No event before this time is kept, whatever `event_retention_days` is now. See [`Project::kept_from`].
         events_kept_from: Option<UnixMicros>,
+        /// The shard that has its events and persons. It never changes.
+        shard: ShardId [once],
     }
     /// Changes to a project; `None` leaves a field unchanged.
     pub struct ProjectPatch {

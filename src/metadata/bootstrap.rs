@@ -107,6 +107,7 @@ impl Metadata {
             organization: seed.uuid("organization"),
             name: "Default project".to_owned(),
             token: settings.project_token.unwrap_or_else(|| seed.project_token()),
+            shard: write.shard_for_project().await?,
             ..Project::initial(now)
         });
         let user = Arc::new(User {

@@ -83,6 +83,7 @@ pub mod roles;
 pub mod schedules;
 pub mod secrets;
 pub mod sessions;
+pub mod shards;
 pub mod snapshot;
 mod sql;
 pub mod standing;

@@ -38,6 +38,7 @@ mod rights;
 mod schedules;
 mod servers;
 mod sessions;
+mod shards;
 mod statements;
 mod transfer;
 mod warnings;

@@ -48,6 +48,7 @@ impl Metadata {
             organization,
             name: name.to_owned(),
             token: token.unwrap_or_else(|| seed.project_token()),
+            shard: write.shard_for_project().await?,
             ..Project::initial(self.now())
         });
         project.insert().execute(write.connection()).await?;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::sql::Bind;
 use weir_base::clock::UnixMicros;
-use weir_event::id::ProjectId;
+use weir_event::id::{ProjectId, ShardId};
 use weir_event::json;
 
 /// A type that a column holds.
@@ -125,6 +125,7 @@ stored! {
     bool as bool: |value| *value, |raw| Ok(raw);
     String as String: |value| value.clone(), |raw| Ok(raw);
     ProjectId as i64: |id| id.0, |raw| Ok(Self(raw));
+    ShardId as i64: |id| i64::from(id.0), |raw| u16::try_from(raw).map(Self).map_err(|error| error.to_string());
     Uuid as String: |uuid| uuid.to_string(), |raw| Self::parse_str(&raw).map_err(|error| error.to_string());
 }
 

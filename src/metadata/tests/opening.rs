@@ -6,6 +6,7 @@ use crate::flags::plain::PlainFields;
 use crate::promotions::PromotedProperty;
 use crate::properties::PropertyDefinition;
 use crate::sql;
+use weir_event::id::ShardId;
 use weir_event::promotion::PromotedTable;
 use weir_event::schema::PropertyType;
 
@@ -251,6 +252,24 @@ async fn older_databases_get_room_for_documents() {
     metadata.close().await;
     let again = place.open(Clock::test(START)).await.expect("open again");
     assert_eq!(again.snapshot().actions(PROJECT), [made]);
+}
+
+/// There used to be one shard. Servers of before make projects in it while newer ones have several.
+#[tokio::test]
+async fn projects_of_older_schemas_are_in_the_first_shard() {
+    let place = of_before(230, &[]).await;
+    let clock = Clock::test(START);
+    let metadata = place.open(clock.clone()).await.expect("open");
+    assert_eq!(metadata.add_shards(1).await.expect("shards"), 2);
+    let insert = "INSERT INTO projects (id, organization, name, api_token, timezone, created_at)
+         VALUES (2, '00000000-0000-0000-0000-000000000009', 'q', 'u', 'UTC', 0)";
+    let bench = Bench { place, clock, metadata };
+    bench.run(insert).await;
+    let other = bench.other().await;
+    for id in [1, 2] {
+        let project = other.snapshot().project(ProjectId(id)).map(|project| project.shard);
+        assert_eq!(project, Some(ShardId::FIRST));
+    }
 }
 
 /// Only properties of events used to be promoted; those of persons are in a table of their own.

@@ -5,6 +5,7 @@ use crate::definitions::{DefinitionSeen, Sightings};
 use crate::hash_keys::NewHashKey;
 use crate::promotions::NewPromotion;
 use crate::tests::place::Database;
+use weir_event::id::ShardId;
 use weir_event::promotion::PromotedTable;
 use weir_event::schema::PropertyType;
 
@@ -34,6 +35,11 @@ async fn a_store_moves_whole_and_once() {
         let promotion = NewPromotion { table, key, kind: PropertyType::Double, stored: None };
         file.metadata.promote(USER, PROJECT, promotion).await.expect("promoted");
     }
+    file.metadata.add_shards(1).await.expect("shards");
+    file.metadata.want_shard(ShardId(1), "node").await.expect("a wish");
+    let second =
+        file.metadata.create_project(USER, "Second", ProjectPatch::default(), &seed(2)).await;
+    assert_eq!(second.expect("a project").shard, ShardId(1));
     // Where it comes from, and none of where it goes to.
     file.metadata.register_node("node", "1.0").await.expect("registered");
     let row = NewHashKey {
@@ -48,6 +54,8 @@ async fn a_store_moves_whole_and_once() {
     assert!(rows > 1700, "{rows}");
     assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());
     assert_eq!(database.metadata.snapshot().promoted_properties(PROJECT).len(), 2);
+    let shards = async |bench: &Bench| bench.metadata.shards().await.expect("shards");
+    assert_eq!(shards(&database).await, shards(&file).await);
     assert_eq!(database.metadata.nodes().await.expect("nodes"), []);
     database.check_snapshot().await;
     for (table, columns) in [
