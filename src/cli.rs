@@ -1,6 +1,7 @@
 //! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
 mod client;
+mod cluster;
 mod descriptors;
 mod environment;
 pub mod export;
@@ -28,6 +29,7 @@ pub mod query;
 mod runtime;
 pub mod schema;
 pub mod serve;
+pub mod shards;
 mod standby;
 pub mod transfer;
 pub mod worker;
@@ -93,6 +95,8 @@ enum Command {
     Login(login::LoginArgs),
     /// Move the tables of a data directory to a bucket, or back
     Move(moving::MoveArgs),
+    /// List the shards of a cluster and its nodes, add shards, move one, drain a node
+    Shards(Box<shards::ShardsArgs>),
     /// Move the metadata of a data directory to PostgreSQL
     Migrate(migrate::MigrateArgs),
     /// Let an assistant use a server: the Model Context Protocol over standard input and output
@@ -158,6 +162,7 @@ pub fn run(
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),
+        Command::Shards(args) => small_runtime()?.block_on(shards::run(*args, clock)),
         Command::Migrate(args) => migrate::run(args, clock),
         Command::Mcp(args) => mcp::run(args),
         Command::Health(args) => health::run(&args),

@@ -315,7 +315,8 @@
 //!   `tests/server/arrangements.rs`, `tests/server/merged_persons.rs`
 //! - Other engines that join the files of events with those of distinct ids count the server's persons, after merges,
 //!   splits, deletions and crashes.
-//!   `query/persons/person_table/tests/distinct_ids.rs`, `tests/server/distinct_id_files.rs` with DuckDB and Polars
+//!   `query/persons/person_table/tests/distinct_ids.rs`, `tests/server/distinct_id_files.rs` with DuckDB and Polars,
+//!   `tests/server/engines.rs` with Sail, Daft and others
 //! - A list of persons is that of one moment, and includes every event acknowledged before, whatever is cached in
 //!   memory.
 //!   `query/persons/people/tests.rs`, `tests/server/persons.rs`

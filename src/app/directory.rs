@@ -29,6 +29,7 @@ use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
+use weir_event::id::ShardId;
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::postgres::MetadataAccess;
@@ -39,9 +40,6 @@ use weir_storage::wal::Sequence;
 
 /// Prefix of node names in the tables' transactions.
 const NODE_PREFIX: &str = "node/";
-
-/// The name of servers with their log in a bucket: that of the bucket's only shard.
-const SHARD: &str = "node/shard-0000";
 
 /// Most files that one log line names.
 const NAMED_MAX: usize = 20;
@@ -314,10 +312,12 @@ pub(super) enum Sharing {
 /// Servers that have their log in the bucket, one after another, have one name.
 pub(super) fn node_id(
     data_dir: &Path,
+    shard: ShardId,
     table: &TableVersion,
     sharing: Sharing,
 ) -> Result<String, OpenError> {
     let path = data_dir.join("node-id");
+    let of_shard = format!("{NODE_PREFIX}shard-{shard}");
     let known: Vec<&str> =
         table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
     let refused = |problem| OpenError::Incomplete { path: path.clone(), problem };
@@ -338,7 +338,7 @@ pub(super) fn node_id(
                 known.join(", ")
             )));
         }
-        (true, []) if matches!(sharing, Sharing::InTurn | Sharing::First) => SHARD.to_owned(),
+        (true, []) if matches!(sharing, Sharing::InTurn | Sharing::First) => of_shard,
         (true, []) => format!("{NODE_PREFIX}{}", Uuid::new_v4()),
         (true, known) if sharing == Sharing::ByMistake => {
             return Err(refused(format!(
@@ -354,7 +354,7 @@ pub(super) fn node_id(
         (true, known)
             if sharing == Sharing::First
                 && known.iter().any(|name| {
-                    *name != SHARD || table.transaction(name).is_some_and(|last| last > 0)
+                    *name != of_shard || table.transaction(name).is_some_and(|last| last > 0)
                 }) =>
         {
             return Err(refused(format!(
@@ -478,11 +478,12 @@ async fn unlike_listed<'f>(
 mod tests {
     use std::sync::Arc;
 
-    use crate::directory::{SHARD, Sharing, check_table_log, node_id, set_aside};
+    use crate::directory::{Sharing, check_table_log, node_id, set_aside};
     use crate::error::OpenError;
     use crate::tables::events_spec;
     use weir_base::clock::Clock;
     use weir_disk::OsDisk;
+    use weir_event::id::ShardId;
     use weir_storage::delta::{Edit, EditKind};
     use weir_storage::tables::Tables;
 
@@ -525,6 +526,7 @@ mod tests {
     #[tokio::test]
     async fn a_log_in_a_bucket_begins_under_its_own_name() {
         const DISK: &str = "node/1";
+        const SHARD: &str = "node/shard-0000";
         type Claims = &'static [(&'static str, i64)];
         // Nodes that have committed to the table, with their last record; the sharing; the expected name of a server
         // without one.
@@ -552,7 +554,7 @@ mod tests {
                     table.commit(edit).await.unwrap();
                 }
             }
-            let named = node_id(directory.path(), &table.current(), sharing);
+            let named = node_id(directory.path(), ShardId::FIRST, &table.current(), sharing);
             match (&named, expected) {
                 (Ok(name), Some(expected)) => assert_eq!(name, expected, "{claims:?}, {sharing:?}"),
                 (Err(error), None) => {

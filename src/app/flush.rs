@@ -82,8 +82,7 @@ impl Shard {
     /// The tables are partly or wholly as they were.
     pub async fn flush_persons(&self) -> Result<(), FlushError> {
         self.engine.wait().await?;
-        let (maintenance, shutdown) =
-            (self.maintenance.clone(), self.node.tasks.0.shutdown().clone());
+        let (maintenance, shutdown) = (self.maintenance.clone(), self.tasks.0.shutdown().clone());
         let write = move || maintenance.write_persons(&shutdown);
         let written = self.maintenance.runtime.spawn_blocking(write).await;
         match written.map_err(|_| TaskError::Panicked { name: "flush-persons" })?? {

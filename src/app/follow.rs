@@ -34,9 +34,10 @@ impl Stores {
     ///
     /// A store cannot be opened. As the bucket changes meanwhile, another attempt may succeed.
     pub(super) async fn follow(process: &Process) -> Result<Option<Self>, OpenError> {
-        let Process { config, clock, metrics, .. } = process;
+        let Process { shard, config, clock, metrics, .. } = process;
         let Some(url) = &config.storage.bucket.storage_url else { return Ok(None) };
-        let tables = tables::in_bucket(config, url, TablesAccess::Read, clock, metrics).await?;
+        let tables =
+            tables::in_bucket(config, (url, *shard), TablesAccess::Read, clock, metrics).await?;
         let tables = tables::with_cache(process, tables)?;
         let (Some(objects), Some(images)) = (tables.shard(), images_in(&tables)) else {
             return Ok(None);
@@ -45,7 +46,7 @@ impl Stores {
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let data_dir = config.storage.data_dir.as_path();
         restore_identities(&images, data_dir, limits, None).await?;
-        let Some(store) = tables::followed_store(config, &tables, clock).await? else {
+        let Some(store) = tables::followed_store(config, *shard, &tables, clock).await? else {
             return Ok(None);
         };
         let identities = Identities::open(&data_dir.join("identity"), limits)?;
@@ -67,7 +68,7 @@ impl Stores {
 
 /// Starts to keep a followed shard up to date. Ends with the tasks of its node.
 pub(super) fn start_jobs(shard: &Shard) -> Result<(), TaskError> {
-    let tasks = &shard.node.tasks.0;
+    let tasks = &shard.tasks.0;
     tables::keep_cache(tasks, &shard.tables)?;
     usage::start(tasks, shard.engine.clone());
     let shutdown = tasks.shutdown().clone();

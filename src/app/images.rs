@@ -22,6 +22,7 @@ use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::Config;
 use weir_base::config::bucket::LogPlace;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_identity::IdentityError;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
@@ -55,13 +56,33 @@ pub(super) fn images_in(tables: &Tables) -> Option<Images> {
     Some(Images::new(tables.shard()?, ObjectPath::from(PREFIX)))
 }
 
+/// Downloads the newest image of a shard that this process is to take, so that [`restore_identities`] has little to read.
+///
+/// # Errors
+///
+/// The bucket or the disk cannot be used. What is there stays; the next call goes on.
+pub async fn prepare(
+    config: &Config,
+    shard: ShardId,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<(), OpenError> {
+    let Some(url) = &config.storage.bucket.storage_url else { return Ok(()) };
+    let access = TablesAccess::Read;
+    let tables = in_bucket(config, (url, shard), access, clock, metrics).await?;
+    if let Some(images) = images_in(&tables) {
+        images.prefetch(&config.storage.data_dir.join(IMAGE_CACHE)).await?;
+    }
+    Ok(())
+}
+
 /// Keeps the newest image downloaded on the disk of a standby, until the future is dropped.
-pub async fn prefetch(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) {
+pub async fn prefetch(config: &Config, shard: ShardId, clock: &Clock, metrics: &Arc<Metrics>) {
     let Some(url) = &config.storage.bucket.storage_url else {
         return std::future::pending().await;
     };
     let cache = config.storage.data_dir.join(IMAGE_CACHE);
-    let tables = in_bucket(config, url, TablesAccess::Read, clock, metrics).await;
+    let tables = in_bucket(config, (url, shard), TablesAccess::Read, clock, metrics).await;
     // Settings without a usable bucket are reported when the server takes over.
     let Some(images) = tables.ok().as_ref().and_then(images_in) else {
         return std::future::pending().await;

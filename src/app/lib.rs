@@ -4,6 +4,7 @@
 //! Begin with [`App::open`]. [`shard`] contains what is derived from one log, [`node`] the process-wide state,
 //! [`maintenance`] the jobs that flush, merge and delete.
 
+pub mod assignment;
 pub mod copy;
 pub mod directory;
 pub mod error;
@@ -44,7 +45,6 @@ use weir_metadata::accounts::KeyId;
 use weir_metadata::postgres::MetadataAccess;
 use weir_metadata::standing::Standing;
 use weir_query::kernel::admission::Caller;
-use weir_query::kernel::distribution::Distribute;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::files::File;
@@ -74,17 +74,45 @@ impl App {
     ///
     /// An engine cannot be opened; the message is for the operator.
     pub fn open(
-        mut process: Process,
+        process: Process,
         policy: MetadataPolicy,
     ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
         Box::pin(async move {
-            let distribute = process.distribute.take();
             let stores = Stores::open(&process, TablesAccess::Write).await?;
             let (access, has_events) = (MetadataAccess::Write, stores.has_events());
-            let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
-            let app = Self::compose(node, stores, Role::Serve, distribute).await?;
+            let node = Node::open(&process, MetadataStart { access, policy, has_events }).await?;
+            let app = Self::compose(Arc::new(node), process, stores, Role::Serve).await?;
             app.node.start_jobs();
             Ok(app)
+        })
+    }
+
+    /// Opens what the shards of a process have in common, for [`App::open_shard`]. The database of metadata has to have projects
+    /// already, or gets its first one afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The metadata cannot be opened; the message is for the operator.
+    pub async fn open_node(process: &Process) -> Result<Arc<Node>, OpenError> {
+        let (access, policy) = (MetadataAccess::Write, MetadataPolicy::Require);
+        let start = MetadataStart { access, policy, has_events: false };
+        let node = Arc::new(Node::open(process, start).await?);
+        node.start_jobs();
+        Ok(node)
+    }
+
+    /// Opens one of several shards of a process, whose lease it has, in a directory of its own, and starts its threads.
+    ///
+    /// # Errors
+    ///
+    /// An engine cannot be opened; the message is for the operator.
+    pub fn open_shard(
+        node: Arc<Node>,
+        process: Process,
+    ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
+        Box::pin(async move {
+            let stores = Stores::open(&process, TablesAccess::Write).await?;
+            Self::compose(node, process, stores, Role::Serve).await
         })
     }
 
@@ -104,8 +132,8 @@ impl App {
             let Some(stores) = Stores::follow(&process).await? else { return Ok(None) };
             let (access, policy) = (MetadataAccess::Write, MetadataPolicy::Require);
             let start = MetadataStart { access, policy, has_events: stores.has_events() };
-            let node = Node::open(process, start).await?;
-            Self::compose(node, stores, Role::Follow, None).await.map(Some)
+            let node = Arc::new(Node::open(&process, start).await?);
+            Self::compose(node, process, stores, Role::Follow).await.map(Some)
         })
     }
 
@@ -126,19 +154,18 @@ impl App {
             let stores = Stores::open(&process, TablesAccess::Copy).await?;
             let (access, policy) = (MetadataAccess::Read, MetadataPolicy::Require);
             let start = MetadataStart { access, policy, has_events: stores.has_events() };
-            let node = Node::open(process, start).await?;
-            Self::compose(node, stores, Role::Copy, None).await
+            let node = Arc::new(Node::open(&process, start).await?);
+            Self::compose(node, process, stores, Role::Copy).await
         })
     }
 
     async fn compose(
-        node: Node,
+        node: Arc<Node>,
+        process: Process,
         stores: Stores,
         role: Role,
-        distribute: Option<Distribute>,
     ) -> Result<Self, OpenError> {
-        let node = Arc::new(node);
-        let shard = Arc::new(Shard::open(Arc::clone(&node), stores, role, distribute).await?);
+        let shard = Arc::new(Shard::open(Arc::clone(&node), process, stores, role).await?);
         if role != Role::Follow {
             shard.make_first_image().await?;
         }

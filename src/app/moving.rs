@@ -22,10 +22,14 @@ use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_storage::copy::{Copied, CopyError, copy_table};
 use weir_storage::delta::TableVersion;
 use weir_storage::object_log;
-use weir_storage::tables::{SHARD, Tables};
+use weir_storage::tables::Tables;
+
+/// The shard that is moved: a data directory has one.
+const SHARD: ShardId = ShardId::FIRST;
 
 /// Why tables cannot be moved. They are then still in their former place, but the mark of [`MoveError::Marked`] may
 /// keep servers from continuing there: also after a failure to change the data directory, which comes after it.
@@ -100,13 +104,15 @@ pub fn to_bucket<'a>(
             return Err(MoveError::Refused(text));
         }
         let metrics = Arc::new(Metrics::new());
-        let to = tables::in_bucket(config, url, TablesAccess::Write, clock, &metrics).await?;
+        let to =
+            tables::in_bucket(config, (url, SHARD), TablesAccess::Write, clock, &metrics).await?;
         if let Some(shard) = to.shard()
             && object_log::exists(&*shard).await.map_err(OpenError::from)?
         {
             let text = format!(
                 "{url} has the log of servers that had their tables there: choose another prefix, or remove what is left of \
-             them under {url}/{SHARD}"
+             them under {url}/{}",
+                SHARD.prefix()
             );
             return Err(MoveError::Refused(text));
         }
@@ -132,7 +138,8 @@ pub fn to_directory<'a>(
             return Err(MoveError::Refused(text));
         }
         let metrics = Arc::new(Metrics::new());
-        let from = tables::in_bucket(config, url, TablesAccess::Read, clock, &metrics).await?;
+        let from =
+            tables::in_bucket(config, (url, SHARD), TablesAccess::Read, clock, &metrics).await?;
         let to = tables::in_directory(data_dir)?;
         let leaving = Leaving::begin(config, url, &from, clock).await?;
         let moved = leave(&from, &to, data_dir, leaving.as_ref(), clock).await;
@@ -171,7 +178,7 @@ async fn claim(tables: &Tables, data_dir: &Path, clock: &Clock) -> Result<(), Op
     let files = tables.writing(spec.name).map_err(OpenError::io(data_dir))?;
     let Some(table) = files.open_existing(spec, clock.clone()).await? else { return Ok(()) };
     let version = table.current();
-    let node = node_id(data_dir, &version, Sharing::Never)?;
+    let node = node_id(data_dir, SHARD, &version, Sharing::Never)?;
     if version.transaction(&node).is_none() {
         table.claim(&node).await?;
     }

@@ -16,14 +16,17 @@ use weir_base::tasks::slow::SlowJobs;
 use weir_base::tasks::{CpuPool, Pause, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_event::geoip::GeoIp;
-use weir_event::id::ProjectId;
+use weir_event::id::{ProjectId, ShardId};
+use weir_ingest::budget::Budget;
 use weir_ingest::following::Writer;
+use weir_ingest::locate::Locator;
 use weir_insights::cache::Answers;
 use weir_insights::jobs::Jobs;
 use weir_insights::slow_questions::SlowQuestions;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::PersonalKey;
 use weir_query::kernel::distribution::Distribute;
+use weir_query::kernel::resources::Resources;
 use weir_storage::cached::blocks::BlockCache;
 
 /// Time between checks whether the file of the GeoIP database has changed.
@@ -57,12 +60,14 @@ pub struct Runtimes {
     pub query: Handle,
 }
 
-/// What a process passes to its engines.
+/// What a process passes to the engines of a shard.
 #[derive(Debug)]
 pub struct Process {
-    /// The settings.
+    /// The shard.
+    pub shard: ShardId,
+    /// The settings, with the directory of the shard.
     pub config: Config,
-    /// Spawns tasks and threads.
+    /// Spawns tasks and threads, which end with the shard.
     pub tasks: Tasks,
     /// Where asynchronous work runs.
     pub runtimes: Runtimes,
@@ -102,6 +107,12 @@ pub struct Node {
     pub cpu: CpuPool,
     /// Computes hashes of passwords.
     pub hashing: SlowJobs,
+    /// What the queries of all shards have in common.
+    pub(super) queries: Resources,
+    /// The memory of the requests of all shards.
+    pub(super) requests: Budget,
+    /// Finds the projects of requests.
+    pub locator: Locator,
     /// The rate limits of personal keys.
     pub throttle: Arc<Throttle>,
     /// Time.
@@ -123,30 +134,35 @@ impl std::fmt::Debug for TasksHandle {
 
 impl Node {
     /// Opens the metadata store and starts the pools.
-    pub(super) async fn open(process: Process, start: MetadataStart) -> Result<Self, OpenError> {
+    pub(super) async fn open(process: &Process, start: MetadataStart) -> Result<Self, OpenError> {
         let Process { config, tasks, runtimes, clock, metrics, .. } = process;
-        let metadata = start.open(&config, &clock, &metrics).await?;
+        let metadata = start.open(config, clock, metrics).await?;
         let decoding = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let cpu = CpuPool::new("answer", cores())?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
         let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
-        let hashing = SlowJobs::new(&tasks, HASHES_RUNNING_MAX, HASHES_WAITING_MAX);
-        let throttle = Arc::new(Throttle::new(&config.http, &clock));
+        let hashing = SlowJobs::new(tasks, HASHES_RUNNING_MAX, HASHES_WAITING_MAX);
+        let throttle = Arc::new(Throttle::new(&config.http, clock));
+        let requests = Budget::new(config.ingest.inflight_max_bytes.as_u64());
+        let locator = Locator::new(config, decoding.clone(), requests.of_log(), metadata.clone());
         Ok(Self {
-            config,
+            queries: Resources::within(&config.query),
+            requests,
+            locator,
+            config: config.clone(),
             metadata,
             answers,
             jobs: Jobs::default(),
             slow: SlowQuestions::default(),
             places,
-            tasks: TasksHandle(tasks),
+            tasks: TasksHandle(tasks.clone()),
             decoding,
             cpu,
             hashing,
             throttle,
-            clock,
-            metrics,
-            runtimes,
+            clock: clock.clone(),
+            metrics: Arc::clone(metrics),
+            runtimes: runtimes.clone(),
         })
     }
 

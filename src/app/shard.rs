@@ -16,20 +16,24 @@ use crate::images::{IMAGE_CACHE, images_of, restore_identities};
 use crate::log::{EVENTS_TABLE, OpenLog, note_lost_persons, note_lost_rows, open_log};
 use crate::maintenance::images::IdentityImages;
 use crate::maintenance::{Maintenance, cohorts, projects, usage};
-use crate::node::{Node, Process};
+use crate::node::{Node, Process, TasksHandle};
 use crate::tables::TablesAccess;
 use crate::{follow, live_files, tables};
+use weir_base::config::Config;
 use weir_base::tasks::{Pause, TaskError, Tasks};
+use weir_base::telemetry::metrics::Metrics;
 use weir_disk::{Disk, OsDisk};
 use weir_evaluation::Evaluator;
 use weir_event::geoip::Places;
+use weir_event::id::{EventKey, ProjectId, ShardId};
 use weir_event::promotion::PromotedTable;
 use weir_identity::IdentityError;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_ingest::recent::recent_keys;
 use weir_ingest::{Engines, Foundations, Pipeline};
-use weir_query::kernel::distribution::Distribute;
+use weir_metadata::Metadata;
+use weir_query::kernel::engine;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::sources::Sources;
 use weir_query::persons::person_table::{PersonTable, PersonTableSettings, TableOf};
@@ -67,6 +71,8 @@ pub(super) enum Role {
 /// All handles of a shard, which runs on a [`Node`].
 #[derive(Debug)]
 pub struct Shard {
+    /// Which one it is.
+    pub id: ShardId,
     /// Where the tables are.
     pub tables: Tables,
     /// Persons.
@@ -82,20 +88,28 @@ pub struct Shard {
     pub(super) flushing: Mutex<()>,
     /// Detects whether another server has taken over the log, if it is in a bucket.
     rivals: Option<Rivals>,
+    /// The settings, with the directory of this shard and its part of the memory.
+    pub config: Config,
+    /// Spawns what ends with this shard.
+    pub(super) tasks: TasksHandle,
+    /// Projects and definitions, and the times of the records of this log.
+    pub metadata: Metadata,
+    /// The metrics of this shard.
+    pub metrics: Arc<Metrics>,
     pub(super) node: Arc<Node>,
 }
 
 impl Stores {
     /// Opens the events table, the identity store and the log.
     pub(super) async fn open(process: &Process, access: TablesAccess) -> Result<Self, OpenError> {
-        let Process { config, clock, metrics, .. } = process;
-        let tables = tables::open(config, access, clock, metrics).await?;
+        let Process { shard, config, clock, metrics, .. } = process;
+        let tables = tables::open(config, *shard, access, clock, metrics).await?;
         let tables = match access {
             TablesAccess::Write => tables::with_cache(process, tables)?,
             _ => tables,
         };
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-        let store = tables::events_store(config, &tables, clock).await?;
+        let store = tables::events_store(config, *shard, &tables, clock).await?;
         let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
         metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
@@ -147,61 +161,55 @@ impl Shard {
     /// the background.
     pub(super) async fn open(
         node: Arc<Node>,
+        process: Process,
         stores: Stores,
         role: Role,
-        distribute: Option<Distribute>,
     ) -> Result<Self, OpenError> {
         let Stores { tables, disk, store, identities, images, log } = stores;
-        let Node { config, metadata, runtimes, clock, metrics, decoding, .. } = &*node;
-        let (tasks, data_dir) = (&node.tasks.0, &config.storage.data_dir);
-        read_overrides(tasks, identities.clone())?;
-        metadata.name_log(store.app_id()).await?;
+        read_overrides(&process.tasks, identities.clone())?;
+        let metadata = node.metadata.of_log(store.app_id()).await?;
         if role != Role::Follow {
-            note_lost_rows(&store, &*log.log.files(), metrics).await?;
+            note_lost_rows(&store, &*log.log.files(), &process.metrics).await?;
         }
         // Before the first change of persons.
-        let mut person_tables = Vec::new();
-        if role == Role::Serve {
-            for kind in [TableOf::Persons, TableOf::DistinctIds] {
-                let table = person_table(kind, &node, &tables, &store, &identities)?;
-                person_tables.push(Arc::new(table));
+        let person_tables = match role {
+            Role::Serve => {
+                remove_person_columns(&process.config.storage.data_dir);
+                person_tables((&node, &process.config), &tables, &store, &identities)?
             }
-        }
+            Role::Copy | Role::Follow => Vec::new(),
+        };
         let engines = Engines {
+            shard: process.shard,
             places: node.places.clone().map_or(Places::Unknown, Places::Database),
             metadata: metadata.clone(),
             store: store.clone(),
             identities: identities.clone(),
             disk,
         };
-        let foundations = Foundations {
-            tasks,
-            cpu: decoding.clone(),
-            runtime: runtimes.main.clone(),
-            clock: clock.clone(),
-            metrics: Arc::clone(metrics),
-        };
-        let window = config.ingest.dedup_window_events;
-        let (files, runtime) = (store.clone(), runtimes.main.clone());
-        let recent = move || runtime.block_on(recent_keys(&files, window));
-        let pipeline = Pipeline::start(engines, log.log, config, foundations, recent)?;
+        let (seed, foundations) = (seed(&store, &process), foundations(&node, &process));
+        let pipeline = Pipeline::start(engines, log.log, &process.config, foundations, seed)?;
         if let Some(segments) = log.segments {
-            pipeline.keep_spare_segment(tasks, segments, config)?;
+            pipeline.keep_spare_segment(&process.tasks, segments, &process.config)?;
         }
-        if role == Role::Serve {
-            remove_person_columns(data_dir);
-        }
+        let Process { shard: id, config, tasks, runtimes, clock, metrics, distribute, .. } =
+            process;
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
             persons: person_tables.first().cloned(),
-            spill: Some(data_dir.join("query-spill")),
+            spill: Some(config.storage.data_dir.join("query-spill")),
         };
-        let (settings, counted) = (config.query.clone(), Arc::clone(metrics));
-        let (runtime, clock) = (runtimes.query.clone(), clock.clone());
-        let engine = Engine::new(settings, sources, runtime, clock.clone(), counted, distribute)?;
+        let foundations = engine::Foundations {
+            runtime: runtimes.query.clone(),
+            resources: node.queries.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let engine = Engine::new(config.query.clone(), sources, foundations, distribute)?;
+        let evaluator = Evaluator::new(engine.barrier(), &metadata, &tasks, &node.decoding);
         let maintenance = Maintenance {
             settings: config.storage.clone(),
             store,
@@ -212,21 +220,23 @@ impl Shard {
             pipeline: pipeline.clone(),
             metadata: metadata.clone(),
             runtime: runtimes.main.clone(),
-            clock: clock.clone(),
-            metrics: Arc::clone(metrics),
+            clock,
+            metrics: Arc::clone(&metrics),
         };
-        let evaluator = Evaluator::new(engine.barrier(), metadata, tasks, decoding);
-        let flushing = Mutex::default();
-        let rivals = log.rivals;
         Ok(Self {
+            id,
             tables,
             identities,
             pipeline,
             evaluator,
             engine,
             maintenance,
-            flushing,
-            rivals,
+            flushing: Mutex::default(),
+            rivals: log.rivals,
+            tasks: TasksHandle(tasks),
+            metadata,
+            metrics,
+            config,
             node,
         })
     }
@@ -243,7 +253,7 @@ impl Shard {
         match made.await {
             Ok(true) => Ok(()),
             _ => Err(OpenError::Incomplete {
-                path: self.node.config.storage.data_dir.join("identity"),
+                path: self.config.storage.data_dir.join("identity"),
                 problem: "has persons that are in no image in the bucket, and none can be made; see the log above"
                     .to_owned(),
             }),
@@ -253,20 +263,20 @@ impl Shard {
     /// Starts the background jobs: all of them, or in a copy only the flushes, without which a replay stops when the
     /// memtables are full, or those that follow another server.
     pub(super) fn start_jobs(&self, role: Role) -> Result<(), TaskError> {
-        let tasks = &self.node.tasks.0;
+        let tasks = &self.tasks.0;
         match role {
             Role::Copy => return self.maintenance.start_flushes(tasks),
             Role::Follow => return follow::start_jobs(self),
             Role::Serve => {}
         }
-        tables::keep(tasks, &self.tables, &self.node.metrics)?;
+        tables::keep(tasks, &self.tables, &self.metrics)?;
         self.maintenance.clone().start(tasks)?;
         let store = self.maintenance.store.clone();
-        tasks.spawn("check-files", check_files(store, Arc::clone(&self.node.metrics)));
-        let interval = self.node.config.query.cohort_count_interval;
-        cohorts::start(tasks, self.engine.clone(), self.node.metadata.clone(), interval);
+        tasks.spawn("check-files", check_files(store, Arc::clone(&self.metrics)));
+        let interval = self.config.query.cohort_count_interval;
+        cohorts::start(tasks, self.id, self.engine.clone(), self.metadata.clone(), interval);
         usage::start(tasks, self.engine.clone());
-        let (metadata, identities) = (self.node.metadata.clone(), self.identities.clone());
+        let (metadata, identities) = (self.metadata.clone(), self.identities.clone());
         projects::start(tasks, metadata, identities, self.pipeline.clone());
         Ok(())
     }
@@ -311,15 +321,49 @@ fn remove_person_columns(data_dir: &Path) {
     }
 }
 
+/// What the write path of a shard runs on.
+fn foundations<'p>(node: &Node, process: &'p Process) -> Foundations<'p> {
+    Foundations {
+        tasks: &process.tasks,
+        cpu: node.decoding.clone(),
+        budget: node.requests.clone(),
+        runtime: process.runtimes.main.clone(),
+        clock: process.clock.clone(),
+        metrics: Arc::clone(&process.metrics),
+    }
+}
+
+/// Reads the keys of the newest events in files, to seed deduplication.
+fn seed(
+    store: &Store,
+    process: &Process,
+) -> impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + use<> {
+    let window = process.config.ingest.dedup_window_events;
+    let (files, runtime) = (store.clone(), process.runtimes.main.clone());
+    move || runtime.block_on(recent_keys(&files, window))
+}
+
+/// The tables of the persons of all existing projects.
+fn person_tables(
+    of: (&Node, &Config),
+    tables: &Tables,
+    store: &Store,
+    identities: &Identities,
+) -> Result<Vec<Arc<PersonTable>>, IdentityError> {
+    let kinds = [TableOf::Persons, TableOf::DistinctIds].into_iter();
+    let table = |kind| person_table(kind, of, tables, store, identities).map(Arc::new);
+    kinds.map(table).collect()
+}
+
 /// A table of the persons of all existing projects.
 fn person_table(
     kind: TableOf,
-    node: &Node,
+    (node, config): (&Node, &Config),
     tables: &Tables,
     store: &Store,
     identities: &Identities,
 ) -> Result<PersonTable, IdentityError> {
-    let (metadata, settings) = (node.metadata.clone(), &node.config.storage);
+    let (metadata, settings) = (node.metadata.clone(), &config.storage);
     let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();
     PersonTable::new(PersonTableSettings {
         kind,
@@ -331,7 +375,7 @@ fn person_table(
         clock: node.clock.clone(),
         interval: settings.persons_table_interval,
         stale_max: settings.deletion_interval,
-        columns_bytes_max: node.config.query.person_columns_memory_max_bytes.as_u64(),
+        columns_bytes_max: config.query.person_columns_memory_max_bytes.as_u64(),
     })
 }
 

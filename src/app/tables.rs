@@ -21,6 +21,7 @@ use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_disk::OsDisk;
 use weir_event::dictionary;
+use weir_event::id::ShardId;
 use weir_event::schema::{
     BLOOM_COLUMNS, PARTITION_COLUMN, SORT_COLUMNS, STATISTICS_COLUMNS, UNIQUE_COLUMNS,
     WIDE_COLUMNS, column, events_schema,
@@ -34,7 +35,7 @@ use weir_storage::parquet::Layout;
 use weir_storage::probe::{PROBE_INTERVAL, probe, probe_in_use};
 use weir_storage::scratch::Scratch;
 use weir_storage::store::{Partitioning, Store};
-use weir_storage::tables::{SHARD as SHARD_DIRECTORY, Tables};
+use weir_storage::tables::Tables;
 use weir_storage::wal::WalError;
 use weir_storage::{object_log, remote};
 
@@ -72,6 +73,7 @@ pub enum TablesAccess {
 /// The setting does not fit the data directory, or the bucket cannot be used.
 pub fn open<'a>(
     config: &'a Config,
+    shard: ShardId,
     access: TablesAccess,
     clock: &'a Clock,
     metrics: &'a Arc<Metrics>,
@@ -82,12 +84,12 @@ pub fn open<'a>(
         let Some(url) = place(storage, access)? else {
             return in_directory(data_dir);
         };
-        let tables = in_bucket(config, &url, access, clock, metrics).await?;
+        let tables = in_bucket(config, (&url, shard), access, clock, metrics).await?;
         match access {
             TablesAccess::Read => Ok(tables),
             TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
             TablesAccess::Write => {
-                refuse_moved(&tables, &url).await?;
+                refuse_moved(&tables, (&url, shard)).await?;
                 remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
                 Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
                 Ok(tables)
@@ -96,10 +98,10 @@ pub fn open<'a>(
     })
 }
 
-/// The tables in a bucket, without reading the data directory. The bucket is probed before it is written to.
+/// The tables of a shard in a bucket, without reading the data directory. The bucket is probed before it is written to.
 pub(super) async fn in_bucket(
     config: &Config,
-    url: &BucketUrl,
+    (url, shard): (&BucketUrl, ShardId),
     access: TablesAccess,
     clock: &Clock,
     metrics: &Arc<Metrics>,
@@ -110,7 +112,7 @@ pub(super) async fn in_bucket(
     let failed = |source: BucketError| OpenError::Bucket { url: named.clone(), source };
     let objects = remote::open(url, settings, &AwsVariables::of_process(), clock, metrics);
     let objects = objects.map_err(|error| failed(error.into()))?;
-    let tables = Tables::in_bucket(objects, url.clone());
+    let tables = Tables::in_bucket(objects, url.clone(), shard.prefix());
     if access == TablesAccess::Write
         && let Some(bucket) = tables.bucket()
     {
@@ -186,8 +188,8 @@ pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
 }
 
 /// URL of the object that [`mark_moved`] puts, for messages.
-pub(super) fn mark_of(url: &BucketUrl) -> String {
-    format!("{url}/{SHARD_DIRECTORY}/{MOVED}")
+pub(super) fn mark_of(url: &BucketUrl, shard: ShardId) -> String {
+    format!("{url}/{}/{MOVED}", shard.prefix())
 }
 
 /// Marks in the bucket that its shard was moved to `data_dir`.
@@ -204,16 +206,19 @@ pub(super) async fn unmark_moved(shard: &dyn ObjectStore) -> Result<(), OpenErro
 }
 
 /// Refuses a bucket whose shard was moved to a data directory: events would be in two places.
-async fn refuse_moved(tables: &Tables, url: &BucketUrl) -> Result<(), OpenError> {
-    let Some(shard) = tables.shard() else { return Ok(()) };
+async fn refuse_moved(
+    tables: &Tables,
+    (url, shard): (&BucketUrl, ShardId),
+) -> Result<(), OpenError> {
+    let Some(objects) = tables.shard() else { return Ok(()) };
     let failed = |source| WalError::Store { action: "look for", source };
-    let found = match shard.get(&ObjectPath::from(MOVED)).await {
+    let found = match objects.get(&ObjectPath::from(MOVED)).await {
         Ok(found) => found.bytes().await.map_err(failed)?,
         Err(object_store::Error::NotFound { .. }) => return Ok(()),
         Err(source) => return Err(failed(source).into()),
     };
     let data_dir = String::from_utf8_lossy(&found).into_owned();
-    Err(OpenError::Moved { mark: mark_of(url), data_dir })
+    Err(OpenError::Moved { mark: mark_of(url, shard), data_dir })
 }
 
 /// Renames the tables in a data directory, once those in a bucket are the current ones. Returns the new path; `None` if
@@ -303,7 +308,8 @@ pub async fn of_worker(
     metrics: &Arc<Metrics>,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     let (data_dir, name) = (config.storage.data_dir.as_path(), events_spec().name);
-    let tables = in_bucket(config, url, TablesAccess::Read, clock, metrics).await?;
+    let tables =
+        in_bucket(config, (url, ShardId::FIRST), TablesAccess::Read, clock, metrics).await?;
     let cache = cache(&config.storage, metrics).map_err(OpenError::io(data_dir))?;
     let tables = tables.with_cache(cache);
     keep_cache(tasks, &tables)?;
@@ -341,6 +347,7 @@ pub fn events_layout() -> Layout {
 /// An engine cannot be opened; the message is for the operator.
 pub(super) async fn events_store(
     config: &Config,
+    shard: ShardId,
     tables: &Tables,
     clock: &Clock,
 ) -> Result<Store, OpenError> {
@@ -358,7 +365,7 @@ pub(super) async fn events_store(
     };
     for _ in 0..CLAIMS_MAX {
         let table = files.clone().open_or_create(events_spec(), clock.clone()).await?;
-        let app_id = node_id(data_dir, &table.current(), sharing)?;
+        let app_id = node_id(data_dir, shard, &table.current(), sharing)?;
         if tables.is_bucket() {
             match table.claim(&app_id).await {
                 // A commit of a killed process has arrived since the table was read.
@@ -383,6 +390,7 @@ fn store_of(table: DeltaTable, app_id: String, settings: StorageConfig, clock: &
 /// The events table that another server writes, whose log is in the bucket; `None` if there is none yet.
 pub(super) async fn followed_store(
     config: &Config,
+    shard: ShardId,
     tables: &Tables,
     clock: &Clock,
 ) -> Result<Option<Store>, OpenError> {
@@ -393,7 +401,7 @@ pub(super) async fn followed_store(
         return Ok(None);
     };
     let settings = config.storage.clone();
-    let app_id = node_id(&settings.data_dir, &table.current(), Sharing::InTurn)?;
+    let app_id = node_id(&settings.data_dir, shard, &table.current(), Sharing::InTurn)?;
     Ok(Some(store_of(table, app_id, settings, clock)))
 }
 

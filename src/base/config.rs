@@ -20,7 +20,9 @@ pub mod telemetry;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use bytesize::ByteSize;
 
 use crate::config::bucket::{Encryption, LogPlace};
 
@@ -63,6 +65,24 @@ pub struct Unusable {
 }
 
 impl Config {
+    /// The settings of one of at most `shards_max` shards of a process, with its files in `data_dir`: of the memory and the
+    /// disk that a shard has for itself it gets its part, so that all together keep within the settings.
+    #[must_use]
+    pub fn of_shard(&self, data_dir: PathBuf, shards_max: usize) -> Self {
+        let parts = shards_max.max(1);
+        let part = |bytes: ByteSize| ByteSize(bytes.as_u64() / u64::try_from(parts).unwrap_or(1));
+        let mut own = self.clone();
+        own.storage.data_dir = data_dir;
+        own.storage.memtable_max_bytes = part(self.storage.memtable_max_bytes);
+        own.storage.compaction_memory_max_bytes = part(self.storage.compaction_memory_max_bytes);
+        own.ingest.identity_cache_max_bytes = part(self.ingest.identity_cache_max_bytes);
+        own.ingest.dedup_window_events = (self.ingest.dedup_window_events / parts).max(1);
+        own.query.person_columns_memory_max_bytes =
+            part(self.query.person_columns_memory_max_bytes);
+        own.query.query_spill_max_bytes = part(self.query.query_spill_max_bytes);
+        own
+    }
+
     /// Checks what the parser of a single value cannot: combinations of settings, and that paths exist.
     ///
     /// # Errors
@@ -262,6 +282,8 @@ mod tests {
         for file in [
             include_str!("../../scripts/deploy/pair.env"),
             include_str!("../../scripts/deploy/compose.yml"),
+            include_str!("../../scripts/deploy/shards.env"),
+            include_str!("../../scripts/deploy/shards.yml"),
             include_str!("../../scripts/deploy/workers.env"),
             include_str!("../../scripts/deploy/workers.yml"),
         ] {

@@ -29,6 +29,7 @@ use weir_base::config::telemetry::{LogFormat, TelemetryConfig};
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_query::guard::complexity;
 use weir_query::kernel::files::File;
 use weir_query::output::format::Format;
@@ -168,6 +169,7 @@ fn read(
         let (tasks, metrics) = (tasks.clone(), Arc::new(Metrics::new()));
         let (config, distribute) = (settings, None);
         let process = Process {
+            shard: ShardId::FIRST,
             config,
             tasks,
             runtimes,

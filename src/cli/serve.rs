@@ -14,27 +14,29 @@ use tokio::runtime::Builder;
 use uuid::Uuid;
 
 use crate::cli::process::{THREADS_END, guide, listen, lock, query_runtime, stop_signal};
-use crate::cli::standby::Standing;
-use crate::cli::{descriptors, login, postgres, standby};
-use weir_app::App;
+use crate::cli::standby::{Standing, Stood};
+use crate::cli::{cluster as shards, descriptors, login, postgres, standby};
 use weir_app::directory::MetadataPolicy;
 use weir_app::error::OpenError;
-use weir_app::lease::Held;
+use weir_app::lease::{self, Held, Identity};
 use weir_app::lock::{DirectoryLock, ServerAddress};
-use weir_app::node::{Process, Runtimes};
+use weir_app::node::{Node, Process, Runtimes};
 use weir_app::workers::Registry;
+use weir_app::{App, tables};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::config::bucket::LogPlace;
+use weir_base::config::bucket::{BucketConfig, LogPlace};
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
 use weir_cluster::members::Directory;
 use weir_cluster::node as cluster;
+use weir_event::id::ShardId;
 use weir_http::limits::Limits;
 use weir_http::router::Router;
 use weir_metadata::Metadata;
 use weir_metadata::bootstrap::{FirstStart, Started};
+use weir_metadata::postgres::MetadataAccess;
 use weir_metadata::secrets::Seed;
 use weir_query::kernel::distribution::Distribute;
 use weir_storage::cached::blocks::BlockCache;
@@ -107,11 +109,16 @@ pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Resu
         false => MetadataPolicy::Require,
     };
     let start = Start { keys, config, policy, lock, listener, postgres, cluster };
-    let served = main.block_on(serve(start, runtimes, clock));
+    let served = main.block_on(async {
+        match of_cluster(&start.config, &clock).await? {
+            Some(metadata) => serve_shards(start, metadata, runtimes, clock).await.map(|()| None),
+            None => Box::pin(serve(start, runtimes, clock)).await,
+        }
+    });
     let Served { app, back, parts, lock, lease } = match served {
         Ok(Some(served)) => served,
         Ok(None) => {
-            tracing::info!("stopped while another server serves");
+            tracing::info!("stopped");
             return Ok(());
         }
         Err(error) => {
@@ -129,7 +136,10 @@ pub fn run(args: ServeArgs, version: &'static str, clock: Clock) -> anyhow::Resu
     }
     // After the last change: the next server may take over.
     if let Some(lease) = lease {
-        main.block_on(lease.give_back());
+        main.block_on(async {
+            lease.give_back().await;
+            lease.close().await;
+        });
     }
     let parts = main.block_on(parts.wait(THREADS_END));
     tracing::info!("stopped");
@@ -192,7 +202,15 @@ async fn stand_by(
     }
     let url = standby::own_url(standing.config, &listener)?;
     let (listener, other) = twice(listener)?;
+    let (config, clock) = (standing.config, standing.clock);
     let stood = standing.wait(other, limits, &url).await?;
+    if let Some(Stood { held, .. }) = &stood
+        && of_cluster(config, clock).await?.is_some()
+    {
+        // It would take all projects for those of its shard.
+        held.give_back().await;
+        bail!("shards were added meanwhile; started again, this server is a node of the cluster");
+    }
     Ok(stood.map(|stood| (listener, Some(stood.held), stood.cache)))
 }
 
@@ -237,10 +255,10 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         lease.keep(&back);
     }
     let limits = limits.with_node_secret(lease.as_ref().map(Held::secret));
-    let parts = Tasks::new(runtimes.query.clone());
-    let settings = (&config, &clock, &metrics);
+    let (parts, settings) = (Tasks::new(runtimes.query.clone()), (&config, &clock, &metrics));
     let distribute = distribute(cluster, (&parts, &front), settings).await?;
     let process = Process {
+        shard: ShardId::FIRST,
         config,
         tasks: back.clone(),
         runtimes,
@@ -260,7 +278,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     lock.announce(&address)?;
     // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
     let started = app.node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
-    let link = first_link(&app, &started, &url).await?;
+    let link = first_link(&app.node, &started, &url).await?;
     // The parent process may have closed the pipe after the first line.
     let postgres = postgres::listen_once_serving(&app.node.config, postgres).await?;
     if let Err(error) = greet(
@@ -307,14 +325,107 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     Ok(Some(Served { app, back, parts, lock, lease }))
 }
 
+/// The database of a cluster, if an operator has added shards to the bucket: connections of its own.
+async fn of_cluster(config: &Config, clock: &Clock) -> anyhow::Result<Option<Metadata>> {
+    let Some(url) = &config.metadata.metadata_url else { return Ok(None) };
+    let access = MetadataAccess::Write;
+    let metadata = Metadata::connect(&config.metadata, url, clock.clone(), access).await?;
+    let Some(bucket) = metadata.bucket_of_shards().await? else {
+        metadata.close().await;
+        return Ok(None);
+    };
+    let BucketConfig { storage_url, storage_log, .. } = &config.storage.bucket;
+    let is_own = storage_url.as_ref().is_some_and(|own| own.to_string() == bucket);
+    if !is_own || *storage_log != LogPlace::Bucket {
+        bail!(
+            "{url} has the projects of the cluster in {bucket}, and of no other server: take another database, or start with \
+             --storage-url {bucket} --storage-log bucket"
+        );
+    }
+    Ok(Some(metadata))
+}
+
+/// Serves as a node of a cluster until a signal to stop.
+async fn serve_shards(
+    start: Start,
+    metadata: Metadata,
+    runtimes: Runtimes,
+    clock: Clock,
+) -> anyhow::Result<()> {
+    let Start { keys, config, mut lock, listener, cluster: parts, .. } = start;
+    if config.postgres_port.postgres_listen.is_some() || parts.is_some() {
+        bail!(
+            "a node of a cluster with several shards has neither postgres-listen nor cluster-listen"
+        );
+    }
+    let Some(bucket) = config.storage.bucket.storage_url.clone() else {
+        bail!("a node of a cluster needs storage-url");
+    };
+    let own_url = standby::own_url(&config, &listener)?;
+    if own_url.is_empty() {
+        bail!("a node of a cluster needs node-url, under which the other nodes reach it");
+    }
+    let metrics = Arc::new(Metrics::new());
+    let back = Tasks::new(runtimes.main.clone());
+    let cache = tables::cache(&config.storage, &metrics).context("cannot use the cache")?;
+    let process = Process {
+        shard: ShardId::FIRST,
+        config: config.clone(),
+        tasks: back.clone(),
+        runtimes: runtimes.clone(),
+        clock: clock.clone(),
+        metrics: Arc::clone(&metrics),
+        distribute: None,
+        cache: None,
+        writer: None,
+    };
+    let node = App::open_node(&process).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
+    let address =
+        ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
+    let stop = stop_signal()?;
+    lock.announce(&address)?;
+    let started = node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
+    let link = first_link(&node, &started, &url).await?;
+    let data_dir = &config.storage.data_dir;
+    if let Err(error) = greet(&url, None, link.as_deref(), (&started, data_dir)) {
+        tracing::warn!(%error, "cannot write to standard output");
+    }
+    refresh_metadata(&back, node.metadata.clone());
+    let of_nodes = lease::secret_of_nodes(&metadata, &bucket).await?;
+    let identity = Identity { url: own_url, secret: of_nodes };
+    let build = env!("CARGO_PKG_VERSION").to_owned();
+    let base = shards::Foundations {
+        config,
+        runtimes,
+        clock,
+        metrics,
+        node,
+        bucket,
+        identity,
+        secret,
+        metadata,
+        cache,
+        build,
+    };
+    shards::run(base, listener, stop).await?;
+    back.shutdown().begin();
+    if let Err(error) = back.wait(THREADS_END).await {
+        tracing::warn!(%error, "tasks did not end in time");
+    }
+    drop(lock);
+    Ok(())
+}
+
 /// At the first start, the address that signs in to the page once.
-async fn first_link(app: &App, started: &Started, url: &str) -> anyhow::Result<Option<String>> {
+async fn first_link(node: &Node, started: &Started, url: &str) -> anyhow::Result<Option<String>> {
     if started.personal_key.is_none() {
         return Ok(None);
     }
     let seed = Seed::new(&mut rand::rng());
-    let link = app.node.metadata.create_sign_in_link(started.user.id, &seed).await?;
-    let page = app.node.config.http.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
+    let link = node.metadata.create_sign_in_link(started.user.id, &seed).await?;
+    let page = node.config.http.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
     let (project, address) = (started.project.id.0, login::address(page, &link));
     Ok(Some(format!("{address}&next=/project/{project}/onboarding")))
 }
@@ -334,6 +445,7 @@ async fn open(
         tasks.shutdown().begin();
         let _ = tasks.wait(THREADS_END).await;
         lease.give_back().await;
+        lease.close().await;
     }
     opened.with_context(|| format!("cannot open {}", data_dir.display()))
 }

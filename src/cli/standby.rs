@@ -30,8 +30,9 @@ use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_http::follower::Follower;
-use weir_http::forward::{Forwarding, Writer};
+use weir_http::forward::{Forwarding, Sending, Writer};
 use weir_http::limits::Limits;
 use weir_http::router::Router;
 use weir_http::standby::{Refusing, Standby};
@@ -81,6 +82,15 @@ pub(super) fn own_url(config: &Config, listener: &TcpListener) -> std::io::Resul
     })
 }
 
+/// Sends requests to other servers.
+pub(super) fn sending(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Sending> {
+    let tls = TlsArgs { ca_file: config.cluster.issuers().map(PathBuf::from) };
+    let connections = client::connections::<Full<Bytes>>(&tls)?;
+    let send = move |request| connections.request(request).err_into().boxed();
+    let body_max_bytes = config.http.body_max_bytes.as_u64();
+    Ok(Sending { send: Arc::new(send), body_max_bytes, metrics: Arc::clone(metrics) })
+}
+
 impl Standing<'_> {
     /// Answers requests until this server has the lease. `None` if it is stopped.
     pub(super) async fn wait(
@@ -105,13 +115,15 @@ impl Standing<'_> {
         let answering = weir_http::serve(listener, limits, handler, own, clock.clone(), counted);
         front.spawn("standby", answering);
         let waiting =
-            lease::stand_by(config, clock, url, front.shutdown(), |lease| note(&writers, lease));
+            lease::stand_by((config, ShardId::FIRST), clock, url, front.shutdown(), |lease| {
+                note(&writers, lease)
+            });
         metrics.standing_by.set(1);
         let current = Current::default();
         let held = tokio::select! {
             held = waiting => held,
             () = stop_signal()? => Ok(None),
-            () = images::prefetch(config, clock, metrics) => Ok(None),
+            () = images::prefetch(config, ShardId::FIRST, clock, metrics) => Ok(None),
             () = self.follow(&front, &reading, cache.as_ref(), (forwarding, &current)) => Ok(None),
         };
         front.shutdown().begin();
@@ -148,12 +160,8 @@ impl Standing<'_> {
     }
 
     fn forwarding(&self, writer: watch::Receiver<Option<Writer>>) -> anyhow::Result<Forwarding> {
-        let tls = TlsArgs { ca_file: self.config.cluster.issuers().map(PathBuf::from) };
-        let connections = client::connections::<Full<Bytes>>(&tls)?;
-        let send = move |request| connections.request(request).err_into().boxed();
-        let body_max_bytes = self.config.http.body_max_bytes.as_u64();
-        let metrics = Arc::clone(self.metrics);
-        Ok(Forwarding::new(writer, Arc::new(send), body_max_bytes, metrics))
+        let sending = sending(self.config, self.metrics)?;
+        Ok(Forwarding::new(writer, sending))
     }
 
     /// Follows the server that writes, again and again. Whoever drops this ends what follows now.
@@ -174,7 +182,7 @@ impl Standing<'_> {
                 }
                 .boxed()
             };
-            following::Writer { lease: lease::name_of(bucket), ask: Arc::new(ask) }
+            following::Writer { lease: lease::name_of(bucket, ShardId::FIRST), ask: Arc::new(ask) }
         });
         let mut config = self.config.clone();
         config.storage.data_dir = config.storage.data_dir.join(DIRECTORY);
@@ -183,6 +191,7 @@ impl Standing<'_> {
             let back = Tasks::new(self.runtimes.main.clone());
             *current.lock() = Some((back.clone(), None));
             let process = Process {
+                shard: ShardId::FIRST,
                 config: config.clone(),
                 tasks: back.clone(),
                 runtimes: self.runtimes.clone(),

@@ -27,6 +27,11 @@ pub struct ShardId(pub u16);
 impl ShardId {
     /// The shard that there always is.
     pub const FIRST: Self = Self(0);
+
+    /// The prefix of its objects in a bucket.
+    pub fn prefix(self) -> String {
+        format!("shards/{self}")
+    }
 }
 
 /// With four digits, as in names of leases: `0003`.

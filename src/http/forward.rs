@@ -1,5 +1,5 @@
-//! Passes requests on to the server that writes: [`Forwarding`]. A request is passed on at most once, and with the secret of
-//! that server, which takes the client's address from it alone.
+//! Passes requests on to another server: [`Sending`], and to the one that writes: [`Forwarding`]. A request is passed on at
+//! most once, and with the secret of that server, which takes the client's address from it alone.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::{StreamExt, TryFutureExt};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -77,17 +77,31 @@ pub type SendRequest = Arc<
         + Sync,
 >;
 
-/// Passes requests on; clones share connections.
+/// Sends requests to other servers; clones share connections.
+#[derive(Clone)]
+pub struct Sending {
+    /// Sends requests.
+    pub send: SendRequest,
+    /// Largest body.
+    pub body_max_bytes: u64,
+    /// Counts requests.
+    pub metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Sending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { send: _, body_max_bytes, metrics: _ } = self;
+        f.debug_struct("Sending").field("body_max_bytes", body_max_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Passes requests on to the server that writes; clones share connections.
 #[derive(Clone)]
 pub struct Forwarding {
     /// The server that writes, as far as it is known.
     writer: watch::Receiver<Option<Writer>>,
     /// Sends requests.
-    send: SendRequest,
-    /// Largest body.
-    body_max_bytes: u64,
-    /// Counts requests.
-    metrics: Arc<Metrics>,
+    sending: Sending,
     /// Whether the server that writes is reached, as far as [`Forwarding::position`] tells.
     reached: Arc<Reached>,
 }
@@ -129,21 +143,24 @@ pub(super) fn standing_by() -> Problem {
 /// Whether another server sent a request, which knows this secret.
 pub(super) fn is_of_server(headers: &HeaderMap, secret: &str) -> bool {
     let Some(sent) = headers.get(NODE) else { return false };
+    let Ok(sent) = sent.to_str() else { return false };
+    // What is before is the name of the lease's holder.
+    let sent = sent.split_once('.').map_or(sent, |(_, own)| own);
     // Hashes, so that the time it takes tells nothing of the secret.
-    sent.to_str().is_ok_and(|sent| KeyHash::of(sent) == KeyHash::of(secret))
+    KeyHash::of(sent) == KeyHash::of(secret)
+}
+
+/// Whether another server has passed a request on already.
+fn is_passed_on(request: &Request) -> bool {
+    request.headers.contains_key(NODE)
 }
 
 impl Forwarding {
     /// Nobody is reached yet.
-    pub fn new(
-        writer: watch::Receiver<Option<Writer>>,
-        send: SendRequest,
-        body_max_bytes: u64,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub fn new(writer: watch::Receiver<Option<Writer>>, sending: Sending) -> Self {
         let (is_reached, failures) = (watch::Sender::new(false), AtomicU32::new(0));
         let reached = Arc::new(Reached { is_reached, failures });
-        Self { writer, send, body_max_bytes, metrics, reached }
+        Self { writer, sending, reached }
     }
 
     /// Whether the server that writes is reached.
@@ -155,11 +172,10 @@ impl Forwarding {
     /// a server that stands by: the client sends it again.
     pub(super) async fn forward(&self, request: Request) -> Response {
         let writer = self.writer.borrow().clone();
-        let writer = writer.filter(|_| self.reaches() && !request.headers.contains_key(NODE));
+        let writer = writer.filter(|_| self.reaches() && !is_passed_on(&request));
         let Some(writer) = writer else { return standing_by().into() };
-        self.metrics.requests_forwarded.inc();
         let (mut changes, mut reached) = (self.writer.clone(), self.reached.is_reached.subscribe());
-        let sent = self.sent(&writer, request);
+        let sent = self.sending.pass(&writer, request);
         let sent = tokio::select! {
             sent = sent => sent,
             // Its answer may never come: it has ended, or sleeps.
@@ -183,7 +199,7 @@ impl Forwarding {
         let address = format!("{}/_internal/position", writer.url.trim_end_matches('/'));
         *request.uri_mut() = address.parse().ok()?;
         request.headers_mut().insert(NODE, HeaderValue::from_str(&writer.secret).ok()?);
-        let answer = (self.send)(request).await.ok()?;
+        let answer = (self.sending.send)(request).await.ok()?;
         if answer.status() != StatusCode::OK {
             return None;
         }
@@ -191,32 +207,103 @@ impl Forwarding {
         let text = text.to_bytes();
         Some((writer.holder, std::str::from_utf8(&text).ok()?.trim().parse().ok()?))
     }
+}
 
-    async fn sent(&self, writer: &Writer, request: Request) -> Result<Response, Problem> {
-        let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-        let uri: Uri = format!("{}{path}", writer.url.trim_end_matches('/'))
-            .parse()
-            .map_err(|error| standing_by().because(&error))?;
+/// A request that is passed on, which can be sent again.
+#[derive(Clone, Debug)]
+pub(super) struct Passed {
+    method: Method,
+    /// The path and the query.
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// What became of a request that was passed on.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// The server has answered.
+    Answered(Response),
+    /// It has not looked at the request: it does not write, or nobody is there.
+    Untouched,
+}
+
+impl Passed {
+    /// A request with its whole body, which nobody has passed on yet.
+    ///
+    /// # Errors
+    ///
+    /// The body cannot be read.
+    pub(super) async fn read(request: Request, body_max_bytes: u64) -> Result<Self, Problem> {
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let mut headers = request.headers;
         for name in OF_CONNECTION.into_iter().chain([FORWARDED, X_REAL_IP]) {
             headers.remove(name);
         }
         headers.insert(X_REQUEST_ID, request.request_id.to_header());
-        let own = [(NODE, writer.secret.clone()), (X_FORWARDED_FOR, request.client_ip.to_string())];
-        for (name, value) in own {
-            let mut value =
-                HeaderValue::from_str(&value).map_err(|error| standing_by().because(&error))?;
-            value.set_sensitive(name == NODE);
-            headers.insert(name, value);
+        let client = HeaderValue::from_str(&request.client_ip.to_string());
+        headers.insert(X_FORWARDED_FOR, client.map_err(|error| standing_by().because(&error))?);
+        let body = request.body.read(body_max_bytes).await?;
+        Ok(Self { method: request.method, path, headers, body })
+    }
+}
+
+impl Sending {
+    /// Passes a request on, which nobody has passed on yet.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, and may have taken the request; or the body cannot be read.
+    pub(super) async fn pass(
+        &self,
+        writer: &Writer,
+        request: Request,
+    ) -> Result<Response, Problem> {
+        let passed = Passed::read(request, self.body_max_bytes).await?;
+        match self.send(writer, passed).await? {
+            Sent::Answered(response) => Ok(response),
+            Sent::Untouched => Err(standing_by()),
         }
-        let body = request.body.read(self.body_max_bytes).await?;
+    }
+
+    /// Sends a request that is passed on.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, and may have taken the request.
+    pub(super) async fn send(&self, writer: &Writer, passed: Passed) -> Result<Sent, Problem> {
+        self.metrics.requests_forwarded.inc();
+        let Passed { method, path, mut headers, body } = passed;
+        let uri: Uri = format!("{}{path}", writer.url.trim_end_matches('/'))
+            .parse()
+            .map_err(|error| standing_by().because(&error))?;
+        let secret = HeaderValue::from_str(&writer.secret);
+        let mut secret = secret.map_err(|error| standing_by().because(&error))?;
+        secret.set_sensitive(true);
+        headers.insert(NODE, secret);
         let mut sent = hyper::Request::new(Full::new(body));
-        *sent.method_mut() = request.method;
+        *sent.method_mut() = method;
         *sent.uri_mut() = uri;
         *sent.headers_mut() = headers;
-        let answer = (self.send)(sent).map_err(|error| standing_by().because(&*error)).await?;
-        Ok(passed_back(answer))
+        match (self.send)(sent).await {
+            Ok(answer) if answer.status() == StatusCode::MISDIRECTED_REQUEST => Ok(Sent::Untouched),
+            Ok(answer) => Ok(Sent::Answered(passed_back(answer))),
+            Err(error) if is_connect(&*error) => Ok(Sent::Untouched),
+            Err(error) => Err(standing_by().because(&*error)),
+        }
     }
+}
+
+/// Whether there was no connection over which a request could have been sent.
+fn is_connect(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<hyper_util::client::legacy::Error>()
+        .is_some_and(|error| error.is_connect())
+}
+
+/// The answer of a server to a request that was passed on to it, and is for another one now.
+pub(super) fn misdirected() -> Response {
+    Response::empty(StatusCode::MISDIRECTED_REQUEST)
 }
 
 /// The answer of another server as one of this one, whose front end adds headers of its own.

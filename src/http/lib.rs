@@ -14,6 +14,7 @@
 pub mod auth;
 pub mod body;
 pub mod body_fields;
+pub mod cluster;
 pub mod conditional;
 pub mod cookies;
 pub mod cors;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
@@ -84,6 +84,15 @@ impl Request {
         let (client_ip, request_id) = (self.client_ip, self.request_id.clone());
         let (is_of_server, body_fields) = (false, None);
         Some(Self { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields })
+    }
+
+    /// A request without a body, with the same credentials.
+    pub(super) fn derived_with_credentials(&self) -> Option<Self> {
+        let mut own = self.derived(self.method.clone(), &self.uri.to_string(), Bytes::new())?;
+        if let Some(value) = self.headers.get(AUTHORIZATION) {
+            own.headers.insert(AUTHORIZATION, value.clone());
+        }
+        Some(own)
     }
 
     /// The memory budget for what is read and written for this request.

@@ -113,6 +113,22 @@ impl Route {
     }
 }
 
+/// Finds the endpoint, for whoever answers it.
+pub(super) fn matched(method: &Method, path: &str) -> Matched<Route> {
+    let route = find(method, path);
+    let label = route.label();
+    let is_routine = match &route {
+        Route::Public(public) => public.is_routine(),
+        // Browsers load assets with each page, and the page has a log line.
+        Route::Page(page) => matches!(page, pages::Route::Asset),
+        // Servers that follow this one ask several times a second.
+        Route::Internal(Internal::Position) => true,
+        _ => false,
+    };
+    let is_probe = matches!(&route, Route::Public(public) if public.is_probe());
+    Matched { route, label, is_routine, is_probe }
+}
+
 /// A response that is ready, or a future of one. Each endpoint has a boxed future of its own: one
 /// future for all endpoints would have the size of the largest, and every request would move it several
 /// times before the first poll.
@@ -151,6 +167,12 @@ impl Router {
     /// The engines.
     pub(super) fn app(&self) -> &App {
         &self.app
+    }
+
+    /// Flushes `apps`, which are the shards of this process, for a command.
+    pub(super) async fn flush_all(&self, apps: &[App], request: &Request) -> Response {
+        let flushed = internal::flush_all(apps, &self.secret, request).await;
+        flushed.unwrap_or_else(Response::from)
     }
 
     /// The same with the pages of the guide.
@@ -271,18 +293,7 @@ impl Handler for Router {
     type Route = Route;
 
     fn route(&self, method: &Method, path: &str) -> Matched<Route> {
-        let route = find(method, path);
-        let label = route.label();
-        let is_routine = match &route {
-            Route::Public(public) => public.is_routine(),
-            // Browsers load assets with each page, and the page has a log line.
-            Route::Page(page) => matches!(page, pages::Route::Asset),
-            // Servers that follow this one ask several times a second.
-            Route::Internal(Internal::Position) => true,
-            _ => false,
-        };
-        let is_probe = matches!(&route, Route::Public(public) if public.is_probe());
-        Matched { route, label, is_routine, is_probe }
+        matched(method, path)
     }
 
     async fn handle(&self, route: Route, request: Request) -> Response {

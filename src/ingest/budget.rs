@@ -1,5 +1,5 @@
 //! Memory permits of requests between arrival and acknowledgement: [`Budget`] bounds the memory of all
-//! requests, [`MemoryPermit`] is the part of one. `memory_estimate` estimates how much one needs.
+//! requests of a process, whatever log they go to, [`MemoryPermit`] is the part of one. `memory_estimate` estimates how much one needs.
 
 use std::sync::Arc;
 
@@ -14,19 +14,30 @@ const UNIT_BYTES: u64 = 1024;
 /// tape, its columns. A body that needs more memory counts as more bytes.
 const MEMORY_PER_BYTE: u64 = 4;
 
+/// More requests than there can be at a time.
+const REQUESTS_MAX: u32 = u32::MAX >> 3;
+
 /// The memory budget of all requests together; clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     permits: Arc<Semaphore>,
     units: u32,
+    /// One for each request of one log.
+    requests: Arc<Semaphore>,
 }
 
 impl Budget {
     /// For `max_bytes` of decoded bodies.
-    pub(super) fn new(max_bytes: u64) -> Self {
+    pub fn new(max_bytes: u64) -> Self {
         let units = u32::try_from(max_bytes / UNIT_BYTES).unwrap_or(u32::MAX >> 3);
         let permits = Arc::new(Semaphore::new(usize::try_from(units).unwrap_or(1)));
-        Self { permits, units }
+        Self { permits, units, requests: requests() }
+    }
+
+    /// The same memory for the requests of another log, which are waited for by themselves.
+    #[must_use]
+    pub fn of_log(&self) -> Self {
+        Self { requests: requests(), ..self.clone() }
     }
 
     /// Acquires a permit for a body of `bytes`. A body larger than the whole budget gets all of it.
@@ -35,13 +46,15 @@ impl Budget {
     ///
     /// [`PrepareError::Crowded`]: other requests hold too much of the budget.
     pub(super) fn admit(&self, bytes: u64) -> Result<MemoryPermit, PrepareError> {
+        let request = Arc::clone(&self.requests).try_acquire_owned();
+        let request = request.map_err(|_| PrepareError::Crowded)?;
         let permit = self.acquire(self.units_of(bytes))?;
-        Ok(MemoryPermit { permit, budget: self.clone() })
+        Ok(MemoryPermit { permit, budget: self.clone(), _request: request })
     }
 
-    /// Waits until no request holds a permit.
+    /// Waits until no request of this log holds a permit.
     pub(super) async fn idle(&self) {
-        let _ = self.permits.acquire_many(self.units).await;
+        let _ = self.requests.acquire_many(REQUESTS_MAX).await;
     }
 
     fn units_of(&self, bytes: u64) -> u32 {
@@ -66,6 +79,11 @@ impl Budget {
 pub(super) struct MemoryPermit {
     permit: OwnedSemaphorePermit,
     budget: Budget,
+    _request: OwnedSemaphorePermit,
+}
+
+fn requests() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(usize::try_from(REQUESTS_MAX).unwrap_or(Semaphore::MAX_PERMITS)))
 }
 
 impl MemoryPermit {

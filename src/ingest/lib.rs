@@ -9,7 +9,7 @@
 pub mod activity;
 mod backlog;
 mod bounds;
-mod budget;
+pub mod budget;
 pub mod capture;
 pub mod capture_v1;
 pub mod commit;
@@ -24,6 +24,7 @@ pub mod following;
 pub mod health;
 mod history;
 mod holes;
+pub mod locate;
 pub mod log_record;
 mod memory_estimate;
 pub mod normalize;
@@ -79,7 +80,7 @@ use weir_base::telemetry::metrics::{Metrics, ReasonLabels};
 use weir_base::telemetry::repeats::Repeats;
 use weir_disk::Disk;
 use weir_event::geoip::Places;
-use weir_event::id::{EventKey, ProjectId};
+use weir_event::id::{EventKey, ProjectId, ShardId};
 use weir_event::json::Fault;
 use weir_identity::store::Identities;
 use weir_metadata::Metadata;
@@ -91,7 +92,6 @@ use weir_storage::store::Store;
 use weir_storage::wal::Sequence;
 use weir_storage::wal::files::WalFiles;
 use weir_wire::encoding::error::DecodeError;
-use weir_wire::encoding::hints::Hints;
 
 /// Length of the log thread's queue, in requests. Their bytes are bounded by the memory permits.
 const LOG_QUEUE_MAX: usize = 16 * 1024;
@@ -137,6 +137,7 @@ pub struct Pipeline {
 
 #[derive(Debug)]
 struct Shared {
+    shard: ShardId,
     decoding: Arc<Decoding>,
     cpu: CpuPool,
     metadata: Metadata,
@@ -159,6 +160,8 @@ struct Shared {
 /// The engines that the write path feeds.
 #[derive(Clone, Debug)]
 pub struct Engines {
+    /// The shard. Events of projects that are in another one are refused.
+    pub shard: ShardId,
     /// Projects and definitions.
     pub metadata: Metadata,
     /// The events table.
@@ -178,6 +181,8 @@ pub struct Foundations<'a> {
     pub tasks: &'a Tasks,
     /// Decodes bodies.
     pub cpu: CpuPool,
+    /// The memory of requests, also of those of other logs.
+    pub budget: Budget,
     /// Where threads wait for the metadata store.
     pub runtime: Handle,
     /// The time.
@@ -197,10 +202,10 @@ impl Pipeline {
         engines: Engines,
         own: Log,
         config: &Config,
-        Foundations { tasks, cpu, runtime, clock, metrics }: Foundations<'_>,
+        Foundations { tasks, cpu, budget, runtime, clock, metrics }: Foundations<'_>,
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
     ) -> Result<Self, TaskError> {
-        let Engines { metadata, store, identities, places, disk } = engines;
+        let Engines { shard, metadata, store, identities, places, disk } = engines;
         let health = Arc::new(Health::default());
         let room = DiskRoom::of(disk, config, &health);
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
@@ -262,6 +267,7 @@ impl Pipeline {
         }
         Ok(Self {
             shared: Arc::new(Shared {
+                shard,
                 decoding,
                 cpu,
                 metadata,
@@ -269,7 +275,7 @@ impl Pipeline {
                 log_files: files,
                 log,
                 following,
-                budget: Budget::new(config.ingest.inflight_max_bytes.as_u64()),
+                budget: budget.of_log(),
                 bounds: Bounds::of(config),
                 published,
                 health,
@@ -315,6 +321,7 @@ impl Pipeline {
             rules: Rules::default(),
         };
         let (mut ready, permit) = self.prepare(&request, &received, permit).await?;
+        shared.check(ready.prepared.project)?;
         for (reason, count) in ready.prepared.drops.iter() {
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
@@ -333,20 +340,6 @@ impl Pipeline {
         Ok(Receipt { sequence: Some(sequence), accepted, drops, outcomes })
     }
 
-    /// The project that `body` belongs to, found by the token in it. Nothing is stored.
-    ///
-    /// # Errors
-    ///
-    /// As [`Pipeline::accept`], but the events are not examined.
-    pub async fn project_of(&self, body: Bytes, hints: Hints) -> Result<ProjectId, IngestError> {
-        let shared = &*self.shared;
-        let mut permit = shared.budget.admit(expected_bytes(hints.payload(&body)))?;
-        let metadata = shared.metadata.snapshot();
-        let decoding = Arc::clone(&shared.decoding);
-        let job = move || decoding.project_of(&body, &hints, &metadata, &mut permit);
-        shared.cpu.run(job).await?
-    }
-
     /// Logs an operation on persons or groups. Returns its log sequence when it is durable. Its effect
     /// is visible once the identity store has applied that sequence. Run it detached, as
     /// [`Pipeline::accept`].
@@ -357,6 +350,7 @@ impl Pipeline {
     pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
         let head = operation.encode();
         let malformed = |_| IngestError::Prepare(PrepareError::Malformed(Fault::default()));
+        self.shared.check(operation.project)?;
         let prepared = operation.replayed(&head).and_then(Operation::prepare).map_err(malformed)?;
         let mut permit = self.admit(&head).await?;
         permit.cover_memory(prepared.held_bytes())?;
@@ -560,6 +554,16 @@ impl Pipeline {
 }
 
 impl Shared {
+    /// Refuses what is about a project of another shard, whoever has sent it here: it would be where nobody looks for it.
+    fn check(&self, project: ProjectId) -> Result<(), IngestError> {
+        match self.metadata.snapshot().project(project) {
+            Some(project) if project.shard != self.shard => {
+                Err(IngestError::Unavailable("the project is in another shard"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the request on this thread; `None` if it is too large for that.
     fn ready_here(
         &self,

@@ -210,8 +210,7 @@ impl Metadata {
         properties::upsert(write.connection(), &seen.properties, &mut quota).await?;
         properties::insert_pairs(write.connection(), &seen.pairs, &mut quota).await?;
         flag_calls::upsert(write.connection(), &seen.flags).await?;
-        let log = self.shared.log.load_full();
-        record_times::insert(write.connection(), &log, &seen.times).await?;
+        record_times::insert(write.connection(), &self.log, &seen.times).await?;
         write.commit_unseen().await?;
         Ok(quota.beyond())
     }

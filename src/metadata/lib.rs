@@ -102,6 +102,8 @@ const UNLOADED: i64 = -1;
 #[derive(Clone, Debug)]
 pub struct Metadata {
     shared: Arc<Shared>,
+    /// The name of the log whose record times this handle reads and writes. Empty for a log without a name.
+    log: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -123,8 +125,6 @@ struct Shared {
     /// Number of definitions that were deleted or renamed. When it changes, caches of written
     /// definitions are invalid.
     forgotten: AtomicU64,
-    /// The name of the log of this server. Empty until it is set.
-    log: ArcSwap<String>,
     /// Number of published snapshots.
     published: watch::Sender<u64>,
 }
@@ -182,10 +182,9 @@ impl Metadata {
             data_version: AtomicI64::new(UNLOADED),
             waiting: parking_lot::Mutex::default(),
             forgotten: AtomicU64::new(0),
-            log: ArcSwap::default(),
             published: watch::Sender::new(0),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), log: Arc::from("") }
     }
 
     /// Runs SQLite's integrity check on the file `path` and returns its findings, at most

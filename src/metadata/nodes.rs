@@ -20,6 +20,8 @@ pub struct NodeRow {
     pub beat: i64,
     /// Whether it is to give its shards away, and to get none.
     pub is_draining: bool,
+    /// Most shards that it may have.
+    pub shards_max: usize,
 }
 
 impl Metadata {
@@ -28,10 +30,17 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub async fn register_node(&self, url: &str, build: &str) -> Result<(), MetadataError> {
-        let register = "INSERT INTO nodes (url, build, beat) VALUES ($1, $2, 1) \
-                        ON CONFLICT (url) DO UPDATE SET build = excluded.build, beat = nodes.beat + 1";
-        let register = sql::query(register).bind(url).bind(build);
+    pub async fn register_node(
+        &self,
+        url: &str,
+        build: &str,
+        shards_max: usize,
+    ) -> Result<(), MetadataError> {
+        let register = "INSERT INTO nodes (url, build, shards_max, beat) VALUES ($1, $2, $3, 1) \
+                        ON CONFLICT (url) DO UPDATE SET build = excluded.build, \
+                        shards_max = excluded.shards_max, beat = nodes.beat + 1";
+        let shards_max = i64::try_from(shards_max).unwrap_or(i64::MAX);
+        let register = sql::query(register).bind(url).bind(build).bind(shards_max);
         register.execute(&mut self.shared.db.apart().await?).await?;
         Ok(())
     }
@@ -42,21 +51,25 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn nodes(&self) -> Result<Vec<NodeRow>, MetadataError> {
-        let select = "SELECT url, build, beat, is_draining FROM nodes ORDER BY url LIMIT $1";
+        let select =
+            "SELECT url, build, beat, is_draining, shards_max FROM nodes ORDER BY url LIMIT $1";
         let select = sql::query_as(select).bind(NODES_MAX);
-        let rows: Vec<(String, String, i64, bool)> =
+        let rows: Vec<(String, String, i64, bool, i64)> =
             select.fetch_all(&mut self.shared.db.reader().await?).await?;
-        let node = |(url, build, beat, is_draining)| NodeRow { url, build, beat, is_draining };
+        let node = |(url, build, beat, is_draining, shards_max)| {
+            let shards_max = usize::try_from(shards_max).unwrap_or_default();
+            NodeRow { url, build, beat, is_draining, shards_max }
+        };
         Ok(rows.into_iter().map(node).collect())
     }
 
-    /// Removes a node that ends.
+    /// Removes a node that ends, unless it drains: it takes no shards when it is back, until an operator lets it.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`].
     pub async fn remove_node(&self, url: &str) -> Result<(), MetadataError> {
-        let remove = sql::query("DELETE FROM nodes WHERE url = $1").bind(url);
+        let remove = sql::query("DELETE FROM nodes WHERE url = $1 AND NOT is_draining").bind(url);
         remove.execute(&mut self.shared.db.apart().await?).await?;
         Ok(())
     }

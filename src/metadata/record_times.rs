@@ -38,26 +38,27 @@ fn minute_of(at: UnixMicros) -> i64 {
 }
 
 impl Metadata {
-    /// Names the log of this server, which may be one of several on the database. Times of a log
-    /// without a name, as from a store of before, become those of this one.
+    /// The same store for the records of the log with this name, which may be one of several on the database. Times of a
+    /// log without a name, as from a store of before, become those of this one.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub async fn name_log(&self, name: &str) -> Result<(), MetadataError> {
+    pub async fn of_log(&self, name: &str) -> Result<Self, MetadataError> {
+        let own = Self { shared: Arc::clone(&self.shared), log: Arc::from(name) };
         let unnamed = "SELECT TRUE FROM log_times WHERE log = '' LIMIT 1";
         let unnamed: Option<bool> =
             sql::query_scalar(unnamed).fetch_optional(&mut self.shared.db.reader().await?).await?;
-        self.shared.log.store(Arc::new(name.to_owned()));
         if unnamed.is_none() || self.shared.db.is_read_only() {
-            return Ok(());
+            return Ok(own);
         }
         let mut write = self.begin().await?;
         let adopt = "UPDATE log_times SET log = $1 WHERE log = '' AND NOT EXISTS
              (SELECT 1 FROM log_times other WHERE other.log = $1 AND other.minute = log_times.minute)";
         sql::query(adopt).bind(name).execute(write.connection()).await?;
         sql::query("DELETE FROM log_times WHERE log = ''").execute(write.connection()).await?;
-        write.commit_unseen().await
+        write.commit_unseen().await?;
+        Ok(own)
     }
 
     /// The sequence of the first record in the minute of `at` or later. 0 if `at` is before the
@@ -67,11 +68,11 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn records_since(&self, at: UnixMicros) -> Result<u64, MetadataError> {
-        let (minute, log) = (minute_of(at), self.shared.log.load_full());
+        let (minute, log) = (minute_of(at), &*self.log);
         let mut connection = self.shared.db.reader().await?;
         let is_known = "SELECT TRUE FROM log_times WHERE log = $1 AND minute <= $2 LIMIT 1";
         let is_known: Option<bool> = sql::query_scalar(is_known)
-            .bind(&*log)
+            .bind(log)
             .bind(minute)
             .fetch_optional(&mut connection)
             .await?;
@@ -80,7 +81,7 @@ impl Metadata {
         }
         let first = "SELECT MIN(sequence) FROM log_times WHERE log = $1 AND minute >= $2";
         let first: Option<i64> =
-            sql::query_scalar(first).bind(&*log).bind(minute).fetch_one(&mut connection).await?;
+            sql::query_scalar(first).bind(log).bind(minute).fetch_one(&mut connection).await?;
         Ok(first.map_or(u64::MAX, |first| u64::try_from(first).unwrap_or(0)))
     }
 }

@@ -43,13 +43,30 @@ impl Metadata {
         rows.into_iter().map(shard).collect()
     }
 
-    /// Adds as many shards, numbered on from those that there are. Returns how many there are then.
+    /// The bucket with the shards, if any were added.
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Rejected`] if there were more than [`SHARDS_MAX`], [`MetadataError::Database`].
-    pub async fn add_shards(&self, count: u16) -> Result<u16, MetadataError> {
+    /// [`MetadataError::Database`].
+    pub async fn bucket_of_shards(&self) -> Result<Option<String>, MetadataError> {
+        let select = sql::query_scalar("SELECT bucket FROM shards WHERE bucket <> '' LIMIT 1");
+        Ok(select.fetch_optional(&mut self.shared.db.reader().await?).await?)
+    }
+
+    /// Adds as many shards of a bucket, numbered on from those that there are. Returns how many there are then.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Rejected`] if there were more than [`SHARDS_MAX`], or those that there are are of another bucket;
+    /// [`MetadataError::Database`].
+    pub async fn add_shards(&self, bucket: &str, count: u16) -> Result<u16, MetadataError> {
         let mut write = self.begin().await?;
+        let other =
+            sql::query_scalar("SELECT bucket FROM shards WHERE bucket NOT IN ('', $1) LIMIT 1");
+        let other: Option<String> = other.bind(bucket).fetch_optional(write.connection()).await?;
+        if let Some(other) = other {
+            return Err(Violation::general(format!("The shards are those of {other}.")).into());
+        }
         let first =
             sql::query("INSERT INTO shards (shard) VALUES (0) ON CONFLICT (shard) DO NOTHING");
         first.execute(write.connection()).await?;
@@ -65,6 +82,8 @@ impl Metadata {
             let mut insert = Builder::new("INSERT INTO shards (shard) ");
             insert.push_values((next..end).map(|shard| [Bind::from(u32::from(shard))]));
             insert.build().execute(write.connection()).await?;
+            let name = sql::query("UPDATE shards SET bucket = $1 WHERE bucket = ''").bind(bucket);
+            name.execute(write.connection()).await?;
         }
         write.commit_unseen().await?;
         Ok(end)

@@ -16,6 +16,7 @@ pub(super) mod physical;
 pub(super) mod planners;
 pub mod prepared;
 pub(super) mod ranges;
+pub mod resources;
 pub(super) mod rewritten;
 pub mod run;
 pub(super) mod session;

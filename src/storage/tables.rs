@@ -24,9 +24,6 @@ use weir_disk::Disk;
 /// Directory of the tables in a data directory.
 const DIRECTORY: &str = "tables";
 
-/// Prefix of the tables of a bucket: those of the first shard, which is all that one server has.
-pub const SHARD: &str = "shards/0000";
-
 /// The place of all tables of a server.
 #[derive(Clone, Debug)]
 pub struct Tables {
@@ -48,6 +45,8 @@ struct Bucket {
     /// Its root is that of the bucket.
     objects: Arc<dyn ObjectStore>,
     url: BucketUrl,
+    /// The prefix of the shard in it.
+    shard: String,
     cache: Option<BlockCache>,
 }
 
@@ -56,7 +55,7 @@ impl Bucket {
     fn shard_prefix(&self) -> String {
         let prefix = self.url.prefix.as_str();
         let slash = if prefix.is_empty() { "" } else { "/" };
-        format!("{prefix}{slash}{SHARD}")
+        format!("{prefix}{slash}{}", self.shard)
     }
 
     /// The keys of a table.
@@ -96,9 +95,9 @@ impl Tables {
         Self { place: TablesRoot::Directory { disk, root } }
     }
 
-    /// In a bucket, of which `objects` has all keys.
-    pub fn in_bucket(objects: Arc<dyn ObjectStore>, url: BucketUrl) -> Self {
-        Self { place: TablesRoot::Bucket(Bucket { objects, url, cache: None }) }
+    /// Those of the shard with this prefix in a bucket, of which `objects` has all keys.
+    pub fn in_bucket(objects: Arc<dyn ObjectStore>, url: BucketUrl, shard: String) -> Self {
+        Self { place: TablesRoot::Bucket(Bucket { objects, url, shard, cache: None }) }
     }
 
     /// The same, with a cache of data files if they are in a bucket.

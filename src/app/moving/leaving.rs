@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use crate::directory::flushed;
 use crate::error::OpenError;
 use crate::lease::{Held, Taking};
-use crate::moving::MoveError;
+use crate::moving::{MoveError, SHARD};
 use crate::tables::events_spec;
 use crate::{images, lease, tables};
 use weir_base::clock::Clock;
@@ -65,8 +65,11 @@ impl Leaving {
                  of them serves"
             ));
         };
+        if lease::is_cluster(config, metadata, clock).await? {
+            return refused(format!("{url} has several shards, and a data directory has one"));
+        }
         let data_dir = config.storage.data_dir.as_path();
-        let lease = match lease::take(config, metadata, url, clock).await? {
+        let lease = match lease::take(config, metadata, (url, SHARD), clock).await? {
             Taking::Taken(lease) => lease,
             Taking::Served => {
                 return refused(format!(
@@ -160,7 +163,7 @@ impl Leaving {
             if let Err(error) = &marked {
                 tracing::error!(error = error as &dyn std::error::Error, "the move has failed");
             }
-            return Err(MoveError::Marked { mark: tables::mark_of(&self.url), source });
+            return Err(MoveError::Marked { mark: tables::mark_of(&self.url, SHARD), source });
         }
         marked?;
         let text = format!("a server has begun in {} meanwhile: stop it, and try again", self.url);
@@ -179,5 +182,6 @@ impl Leaving {
     pub(super) async fn end(self) {
         self.tasks.shutdown().begin();
         self.lease.give_back().await;
+        self.lease.close().await;
     }
 }

@@ -22,6 +22,10 @@ pub struct ClusterConfig {
     /// [default: that of `listen`, if it is one address]
     #[arg(long, env = "WEIR_NODE_URL", value_parser = address)]
     pub node_url: Option<String>,
+    /// Most shards that this server has at a time, if an operator has added shards (`weir shards add`). The memory that each
+    /// shard has for itself is divided by it [range: 1 to 256]
+    #[arg(long, env = "WEIR_NODE_SHARDS_MAX", default_value_t = 4, value_parser = number(1_usize, 256))]
+    pub node_shards_max: usize,
     /// Address and port on which this node executes parts of queries for other nodes; port 0 picks a free one. Other
     /// addresses than those of this machine need `cluster-tls-cert` [default: no port]
     #[arg(long, env = "WEIR_CLUSTER_LISTEN", value_parser = socket)]

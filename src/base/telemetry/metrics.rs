@@ -6,6 +6,8 @@
 //! Label values are bounded: routes, statuses and reasons are `'static` names from the code, never text of a
 //! request, so that no request can grow the registry.
 
+mod labelled;
+
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -569,6 +571,13 @@ impl Metrics {
             tracing::error!(%error, "cannot encode the metrics");
         }
         page
+    }
+
+    /// All metrics of a process, and of its shards by their numbers, with the label `shard`.
+    pub fn render_all<'a>(&self, shards: impl Iterator<Item = (String, &'a Self)>) -> String {
+        let shards: Vec<_> = shards.map(|(shard, metrics)| (shard, metrics.render())).collect();
+        let others = shards.iter().map(|(shard, page)| (&**shard, &**page));
+        labelled::joined(&self.render(), "shard", others)
     }
 }
 

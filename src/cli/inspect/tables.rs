@@ -10,6 +10,7 @@ use weir_app::tables;
 use weir_app::tables::TablesAccess;
 use weir_base::clock::Clock;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_storage::delta::{DeltaTable, TableSpec};
 use weir_storage::tables::Tables;
 
@@ -17,7 +18,8 @@ use weir_storage::tables::Tables;
 pub(in crate::cli) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
     let mut config = environment::settings()?;
     config.storage.data_dir = data_dir.to_path_buf();
-    Ok(tables::open(&config, TablesAccess::Read, clock, &Arc::new(Metrics::new())).await?)
+    Ok(tables::open(&config, ShardId::FIRST, TablesAccess::Read, clock, &Arc::new(Metrics::new()))
+        .await?)
 }
 
 /// A table, if there is one.

@@ -26,21 +26,27 @@ pub enum Kind {
     Engage,
 }
 
+impl Kind {
+    /// How bodies are encoded.
+    pub(crate) fn path(self) -> PathKind {
+        match self {
+            Self::Legacy | Self::Engage => PathKind::Legacy,
+            Self::Modern => PathKind::Modern,
+        }
+    }
+}
+
 /// The body of a success. SDKs only need valid JSON.
 const ACCEPTED: &[u8] = br#"{"status":1}"#;
 
 /// Accepts the events of `request`.
 pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response, Problem> {
-    let path = match kind {
-        Kind::Legacy | Kind::Engage => PathKind::Legacy,
-        Kind::Modern => PathKind::Modern,
-    };
     let header = |name| request.headers.get(name).map(|value| value.as_bytes());
     let hints = Hints::new(
         request.query_string(),
         header("content-type"),
         header("content-encoding"),
-        path,
+        kind.path(),
     );
     let millis = |name| request.query(name)?.parse().ok().filter(is_after_2020);
     let sent_at_query_millis = millis("_").or_else(|| millis("sent_at"));

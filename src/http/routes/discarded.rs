@@ -65,7 +65,7 @@ async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
     );
     let is_beacon = is_beacon(&request);
     let body = request.body.read(RECORDINGS_MAX_BYTES).await?;
-    app.shard.pipeline.project_of(body, hints).await.map_err(problem)?;
+    app.node.locator.project_of(body, hints).await.map_err(problem)?;
     if is_beacon {
         return Ok(Response::empty(StatusCode::NO_CONTENT));
     }

@@ -27,8 +27,13 @@ pub fn readiness(taking: Result<(), IngestError>) -> Response {
 
 /// `/metrics`: all metrics as `OpenMetrics` text.
 pub fn metrics(metrics: &Metrics) -> Response {
+    metrics_page(metrics.render())
+}
+
+/// A page of metrics.
+pub fn metrics_page(page: String) -> Response {
     let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
-    Response::bytes(StatusCode::OK, content_type, metrics.render())
+    Response::bytes(StatusCode::OK, content_type, page)
 }
 
 #[cfg(test)]

@@ -74,17 +74,10 @@ pub async fn internal(
     what: Internal,
     request: Request,
 ) -> Result<Response, Problem> {
-    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    let is_allowed = match what {
-        Internal::Position => request.is_of_server,
-        _ => bearer.is_some_and(|given| is_same(given, secret)),
-    };
-    if !is_allowed {
-        return Err(Problem::not_authenticated());
-    }
+    check(secret, what, &request)?;
     match what {
         Internal::Query => query::internal(app, request).await,
-        Internal::Flush => flush(app).await,
+        Internal::Flush => flush(std::slice::from_ref(app)).await,
         Internal::Mcp => mcp::internal(app, secret, request).await,
         Internal::Project => project(app, request).await,
         Internal::FlushPersons => {
@@ -103,16 +96,39 @@ pub async fn internal(
     }
 }
 
+/// Flushes the shards of a process, for a command that sends the secret.
+///
+/// # Errors
+///
+/// As of [`internal`].
+pub async fn flush_all(apps: &[App], secret: &str, request: &Request) -> Result<Response, Problem> {
+    check(secret, Internal::Flush, request)?;
+    flush(apps).await
+}
+
+fn check(secret: &str, what: Internal, request: &Request) -> Result<(), Problem> {
+    let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let is_allowed = match what {
+        Internal::Position => request.is_of_server,
+        _ => bearer.is_some_and(|given| is_same(given, secret)),
+    };
+    if is_allowed { Ok(()) } else { Err(Problem::not_authenticated()) }
+}
+
 /// Compares hashes, so that the time does not reveal how much of a guess was right.
 fn is_same(given: &str, secret: &str) -> bool {
     KeyHash::of(given) == KeyHash::of(secret)
 }
 
-async fn flush(app: &App) -> Result<Response, Problem> {
+async fn flush(apps: &[App]) -> Result<Response, Problem> {
     let problem = |error: FlushError| Problem::of(error.kind(), &error);
-    let version = app.shard.flush().await.map_err(problem)?;
-    let rows: u64 = version.files.iter().map(|file| file.rows).sum();
-    let answer = json!({"version": version.version, "files": version.files.len(), "rows": rows});
+    let (mut files, mut rows) = (0, 0_u64);
+    for app in apps {
+        let version = app.shard.flush().await.map_err(problem)?;
+        files += version.files.len();
+        rows += version.files.iter().map(|file| file.rows).sum::<u64>();
+    }
+    let answer = json!({"files": files, "rows": rows});
     Ok(Response::json(StatusCode::OK, &answer))
 }
 

@@ -121,7 +121,7 @@ impl Operation for List {
             // The arrival time of a record is stored before the record takes effect.
             app.engine.wait().await.map_err(problems::problem)?;
             question.changed_since =
-                Some(cx.metadata().records_since(after).await.map_err(problem)?);
+                Some(cx.app.shard.metadata.records_since(after).await.map_err(problem)?);
         }
         if let Some(format) = cx.rendering.format() {
             return Export::of(cx, question, format).await.map(Persons::File);

@@ -10,18 +10,19 @@ async fn nodes_are_listed_until_they_end_or_are_forgotten() {
     let list = async || metadata.nodes().await.expect("a list");
     assert_eq!(list().await, []);
     for (url, build) in [("b", "1.0"), ("a", "1.0"), ("b", "1.1")] {
-        metadata.register_node(url, build).await.expect("it registers");
+        metadata.register_node(url, build, 4).await.expect("it registers");
     }
     let node = |url: &str, build: &str, beat, is_draining| NodeRow {
         url: url.to_owned(),
         build: build.to_owned(),
         beat,
         is_draining,
+        shards_max: 4,
     };
     assert_eq!(list().await, [node("a", "1.0", 1, false), node("b", "1.1", 2, false)]);
     assert!(metadata.drain_node("a", true).await.expect("a row"));
     assert!(!metadata.drain_node("c", true).await.expect("no row"));
-    metadata.register_node("a", "1.0").await.expect("it registers");
+    metadata.register_node("a", "1.0", 4).await.expect("it registers");
     assert_eq!(list().await, [node("a", "1.0", 2, true), node("b", "1.1", 2, false)]);
     assert!(metadata.drain_node("a", false).await.expect("a row"));
     assert_eq!(list().await.first(), Some(&node("a", "1.0", 2, false)));

@@ -260,7 +260,7 @@ async fn projects_of_older_schemas_are_in_the_first_shard() {
     let place = of_before(230, &[]).await;
     let clock = Clock::test(START);
     let metadata = place.open(clock.clone()).await.expect("open");
-    assert_eq!(metadata.add_shards(1).await.expect("shards"), 2);
+    assert_eq!(metadata.add_shards("s3://a/b", 1).await.expect("shards"), 2);
     let insert = "INSERT INTO projects (id, organization, name, api_token, timezone, created_at)
          VALUES (2, '00000000-0000-0000-0000-000000000009', 'q', 'u', 'UTC', 0)";
     let bench = Bench { place, clock, metadata };

@@ -151,12 +151,12 @@ async fn logs_are_told_apart() {
     };
     // As a store of before has them, which the first server takes over.
     note(&bench.metadata, 7).await;
-    bench.metadata.name_log("node/a").await.expect("a name");
-    other.name_log("node/b").await.expect("a name");
-    note(&bench.metadata, 8).await;
-    note(&other, 1000).await;
-    assert_eq!(bench.metadata.records_since(START).await.expect("a record"), 7);
-    assert_eq!(other.records_since(START).await.expect("a record"), 1000);
+    let first = bench.metadata.of_log("node/a").await.expect("a name");
+    let second = other.of_log("node/b").await.expect("a name");
+    note(&first, 8).await;
+    note(&second, 1000).await;
+    assert_eq!(first.records_since(START).await.expect("a record"), 7);
+    assert_eq!(second.records_since(START).await.expect("a record"), 1000);
 }
 
 /// A second project.

@@ -15,7 +15,7 @@ impl Bench {
     }
 
     async fn add_shards(&self, count: u16) -> u16 {
-        self.metadata.add_shards(count).await.expect("shards")
+        self.metadata.add_shards("s3://a/b", count).await.expect("shards")
     }
 
     /// Creates a project. Returns its shard.
@@ -37,16 +37,24 @@ async fn shards_are_numbered_without_gaps_and_bounded() {
     let bench = Bench::started().await;
     assert_eq!(bench.shards().await, [row(0, "", "")]);
     assert_eq!(bench.add_shards(0).await, 1);
+    assert_eq!(bench.metadata.bucket_of_shards().await.expect("a name"), None);
     assert_eq!(bench.shards().await, [row(0, "", "")]);
     assert_eq!(bench.add_shards(2).await, 3);
     assert_eq!(bench.add_shards(1).await, 4);
+    let of = bench.metadata.bucket_of_shards().await.expect("a name");
+    assert_eq!(of.as_deref(), Some("s3://a/b"));
+    assert_eq!(code(bench.metadata.add_shards("s3://a/c", 1).await), "invalid_input");
     for count in [SHARDS_MAX - 3, SHARDS_MAX, u16::MAX] {
-        assert_eq!(code(bench.metadata.add_shards(count).await), "invalid_input", "{count}");
+        assert_eq!(
+            code(bench.metadata.add_shards("s3://a/b", count).await),
+            "invalid_input",
+            "{count}"
+        );
     }
     let expected: Vec<ShardRow> = (0..4).map(|shard| row(shard, "", "")).collect();
     assert_eq!(bench.shards().await, expected);
     assert_eq!(bench.add_shards(SHARDS_MAX - 4).await, SHARDS_MAX);
-    assert_eq!(code(bench.metadata.add_shards(1).await), "invalid_input");
+    assert_eq!(code(bench.metadata.add_shards("s3://a/b", 1).await), "invalid_input");
     assert_eq!(bench.add_shards(0).await, SHARDS_MAX);
     let expected: Vec<ShardRow> = (0..SHARDS_MAX).map(|shard| row(shard, "", "")).collect();
     assert_eq!(bench.shards().await, expected);
@@ -56,7 +64,7 @@ async fn shards_are_numbered_without_gaps_and_bounded() {
 #[tokio::test]
 async fn too_many_shards_at_once_leave_none() {
     let bench = Bench::started().await;
-    assert_eq!(code(bench.metadata.add_shards(SHARDS_MAX).await), "invalid_input");
+    assert_eq!(code(bench.metadata.add_shards("s3://a/b", SHARDS_MAX).await), "invalid_input");
     assert_eq!(bench.shards().await, [row(0, "", "")]);
     let count = sql::query_scalar::<i64>("SELECT COUNT(*) FROM shards");
     assert_eq!(count.fetch_one(&mut bench.reader().await).await.expect("a count"), 0);
@@ -70,7 +78,7 @@ async fn shards_that_are_added_at_once_have_numbers_of_their_own() {
     let add = async |metadata: Metadata| {
         let mut totals = Vec::new();
         for _ in 0..ROUNDS {
-            totals.push(metadata.add_shards(3).await.expect("shards"));
+            totals.push(metadata.add_shards("s3://a/b", 3).await.expect("shards"));
         }
         totals
     };

@@ -35,13 +35,13 @@ async fn a_store_moves_whole_and_once() {
         let promotion = NewPromotion { table, key, kind: PropertyType::Double, stored: None };
         file.metadata.promote(USER, PROJECT, promotion).await.expect("promoted");
     }
-    file.metadata.add_shards(1).await.expect("shards");
+    file.metadata.add_shards("s3://a/b", 1).await.expect("shards");
     file.metadata.want_shard(ShardId(1), "node").await.expect("a wish");
     let second =
         file.metadata.create_project(USER, "Second", ProjectPatch::default(), &seed(2)).await;
     assert_eq!(second.expect("a project").shard, ShardId(1));
     // Where it comes from, and none of where it goes to.
-    file.metadata.register_node("node", "1.0").await.expect("registered");
+    file.metadata.register_node("node", "1.0", 4).await.expect("registered");
     let row = NewHashKey {
         project: PROJECT,
         distinct_id: "d".to_owned(),

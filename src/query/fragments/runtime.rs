@@ -23,6 +23,7 @@ use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
 use crate::kernel::error::QueryError;
 use crate::kernel::footers::KeptFooters;
+use crate::kernel::resources::Resources;
 use crate::kernel::session;
 use weir_base::clock::Clock;
 use weir_base::config::query::QueryConfig;
@@ -82,8 +83,9 @@ impl FragmentRuntime {
         threads: usize,
         clock: Clock,
     ) -> std::result::Result<Self, QueryError> {
-        let (base, pools, _) = session::base(settings, files, None, threads)?;
-        Ok(Self::over(base, pools, clock))
+        let resources = Resources::within(settings);
+        let (base, _) = session::base(settings, &resources, files, None, threads)?;
+        Ok(Self::over(base, resources.pools, clock))
     }
 
     /// That of the queries of an engine, whose memory it shares.

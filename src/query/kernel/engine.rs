@@ -20,7 +20,8 @@ use crate::guard::{Pools, Running};
 use crate::kernel::admission::{Admission, Caller, Permit, Work};
 use crate::kernel::distribution::{Distribute, Distribution};
 use crate::kernel::error::{QueryError, given_up};
-use crate::kernel::planners::{Planners, Planning};
+use crate::kernel::planners::Planning;
+use crate::kernel::resources::Resources;
 use crate::kernel::run::Answer;
 use crate::kernel::sources::Sources;
 use crate::kernel::stop::StopOnDrop;
@@ -71,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) base: SessionState,
     /// An environment with spill files, which only plans of one partition may use.
     pub(crate) spilling: Arc<RuntimeEnv>,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) planning: Planning,
     pub(crate) pools: Pools,
     pub(crate) usage: Usage,
@@ -81,6 +82,19 @@ pub(crate) struct Shared {
     pub(crate) distribution: Option<Arc<dyn Distribution>>,
 }
 
+/// What an engine runs on.
+#[derive(Debug)]
+pub struct Foundations {
+    /// Runs queries; should be dedicated to them, since they are CPU-bound.
+    pub runtime: Handle,
+    /// Bounds the queries of all engines together.
+    pub resources: Resources,
+    /// Time.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+}
+
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("settings", &self.shared.settings).finish_non_exhaustive()
@@ -88,8 +102,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine that runs on `runtime`, which should be dedicated to it: queries are CPU-bound. `distribute` gives it the
-    /// nodes that execute parts of large queries.
+    /// An engine over `sources`. `distribute` gives it the nodes that execute parts of large queries.
     ///
     /// # Errors
     ///
@@ -97,19 +110,16 @@ impl Engine {
     pub fn new(
         settings: QueryConfig,
         sources: Sources,
-        runtime: Handle,
-        clock: Clock,
-        metrics: Arc<Metrics>,
+        Foundations { runtime, resources, clock, metrics }: Foundations,
         distribute: Option<Distribute>,
     ) -> Result<Self, QueryError> {
         let (files, threads) = (sources.store.table().store(), runtime.metrics().num_workers());
-        let (base, pools, spilling) =
-            session::base(&settings, files, sources.spill.as_deref(), threads)?;
+        let (base, spilling) =
+            session::base(&settings, &resources, files, sources.spill.as_deref(), threads)?;
+        let Resources { pools, admission, planners, .. } = resources;
         let distribution = distribute.map(|distribute| {
             distribute.make(FragmentRuntime::over(base.clone(), pools.clone(), clock.clone()))
         });
-        let admission = Admission::new(settings.queries_max);
-        let planners = Planners::new(settings.queries_max);
         let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
         let barrier = ReadBarrier::new(
             sources.identities.clone(),

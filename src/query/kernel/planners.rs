@@ -105,8 +105,8 @@ pub(crate) struct Planning {
 
 impl Planning {
     /// Plans on threads of `runtime`, within `limit` each.
-    pub(crate) fn new(planners: Planners, runtime: Handle, limit: Duration) -> Self {
-        Self { planners: Arc::new(planners), runtime, limit }
+    pub(crate) fn new(planners: Arc<Planners>, runtime: Handle, limit: Duration) -> Self {
+        Self { planners, runtime, limit }
     }
 
     /// See [`Planners::plan`].

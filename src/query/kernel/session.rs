@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
@@ -15,6 +14,7 @@ use crate::functions::local_time::LocalTimes;
 use crate::functions::quantile;
 use crate::guard::Pools;
 use crate::kernel::error::QueryError;
+use crate::kernel::resources::Resources;
 use crate::kernel::spill;
 use crate::persons::person_keys::NarrowPersons;
 use crate::{functions, guard};
@@ -23,19 +23,18 @@ use weir_base::config::query::QueryConfig;
 /// Memory of the cache of Parquet footers and page indexes.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
 
-/// A session without tables whose plans do not spill, the memory beside that of its operators, and the environment with
-/// spill files: what all queries of a process share. `files` are those of events.
+/// A session without tables whose plans do not spill, and the environment with spill files: what all queries of an engine
+/// share. `files` are those of events.
 pub(crate) fn base(
     settings: &QueryConfig,
+    resources: &Resources,
     files: Arc<dyn ObjectStore>,
     spill: Option<&Path>,
     threads: usize,
-) -> Result<(SessionState, Pools, Arc<RuntimeEnv>), QueryError> {
-    let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
-    let pools = Pools::beside(bytes);
-    let spilling = environment(settings, files, spill, bytes)?;
-    let base = session(spill::without(&spilling)?, &pools, threads)?;
-    Ok((base, pools, spilling))
+) -> Result<(SessionState, Arc<RuntimeEnv>), QueryError> {
+    let spilling = environment(settings, resources, files, spill)?;
+    let base = session(spill::without(&spilling)?, &resources.pools, threads)?;
+    Ok((base, spilling))
 }
 
 /// A session without tables.
@@ -76,16 +75,16 @@ pub(crate) fn session(
     Ok(guard::without_absent(base)?)
 }
 
-/// One process-wide environment: its memory pool is shared by all queries.
+/// The environment of an engine: its memory pool is shared by all queries.
 fn environment(
     settings: &QueryConfig,
+    resources: &Resources,
     files: Arc<dyn ObjectStore>,
     spill: Option<&Path>,
-    bytes: usize,
 ) -> Result<Arc<RuntimeEnv>, QueryError> {
     let disk_max = settings.query_spill_max_bytes.as_u64();
     let environment = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .with_memory_pool(Arc::clone(&resources.operators))
         .with_disk_manager_builder(spill::files(spill, disk_max))
         .with_metadata_cache_limit(FILE_METADATA_CACHE_BYTES)
         .build_arc()?;

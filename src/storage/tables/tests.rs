@@ -17,7 +17,7 @@ fn spec() -> TableSpec {
 
 fn bucket(objects: &Arc<InMemory>, url: &str) -> Tables {
     let objects = Arc::clone(objects) as Arc<dyn ObjectStore>;
-    Tables::in_bucket(objects, BucketUrl::parse(url).expect("a bucket"))
+    Tables::in_bucket(objects, BucketUrl::parse(url).expect("a bucket"), "shards/0000".to_owned())
 }
 
 async fn keys(objects: &InMemory) -> Vec<String> {

@@ -35,6 +35,7 @@ use weir_app::App;
 use weir_base::clock::Clock;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::json;
+use weir_metadata::Metadata;
 use weir_metadata::documents::shares::Share;
 use weir_metadata::documents::{DocumentText, Kind};
 use weir_web::frame::Theme;
@@ -189,7 +190,7 @@ pub async fn json(
     request: Request,
 ) -> Result<Response, Problem> {
     let token = file.strip_suffix(".json").ok_or_else(unknown)?;
-    let share = find(app, token).await?;
+    let share = find(&app.node.metadata, token).await?;
     let is_locked = share.is_password_required;
     if is_locked && request.method == Method::POST {
         let place = CookiePath::of(app, &request);
@@ -226,11 +227,11 @@ pub fn secured(response: Response, is_locked: bool) -> Response {
 /// # Errors
 ///
 /// 404 if no enabled link has the token.
-pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
+pub async fn find(metadata: &Metadata, token: &str) -> Result<Share, Problem> {
     if token.len() > TOKEN_MAX_BYTES {
         return Err(unknown());
     }
-    app.node.metadata.share_by_token(token).await.map_err(problem)
+    metadata.share_by_token(token).await.map_err(problem)
 }
 
 /// The text of a JSON object with the content of a link: `accessToken`, and `dashboard` or `insight`. The caller has

@@ -57,11 +57,11 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
 }
 
 pub(in crate::routes) fn figures(app: &App) -> Figures {
-    let (metrics, vitals) = (&app.node.metrics, Vitals::of(app));
-    let (table, text) = (TableLabels { table: "events" }, metrics.render());
+    let (metrics, vitals) = (&app.shard.metrics, Vitals::of(app));
+    let (table, text) = (TableLabels { table: "events" }, app.node.metrics.render());
     let (now, accepted) = (app.node.clock.monotonic(), metrics.events_accepted.get());
     let rate = |span: Duration| metrics.accepted_lately.per_second(now, accepted, span);
-    let cluster = app.node.config.cluster.cluster_listen.map(|_| &metrics.cluster);
+    let cluster = app.node.config.cluster.cluster_listen.map(|_| &app.node.metrics.cluster);
     let of_cluster = cluster.map(|cluster| {
         [
             ("workers that execute parts of large queries", gauge(&cluster.workers)),
@@ -77,7 +77,7 @@ pub(in crate::routes) fn figures(app: &App) -> Figures {
         ("events seen before, and dropped", metrics.events_duplicate.get()),
         ("Parquet files of events", gauge(&metrics.table_files.get_or_create(&table))),
         ("flushes to files since the start", metrics.flushes.get()),
-        ("open connections", gauge(&metrics.http_connections)),
+        ("open connections", gauge(&app.node.metrics.http_connections)),
     ];
     Figures {
         unready: app.shard.pipeline.readiness().err().map(|error| error.to_string()),
@@ -103,7 +103,7 @@ fn gauge(gauge: &Gauge) -> u64 {
 
 /// Uses of memory and disk, each with its limit.
 fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
-    let (metrics, config) = (&app.node.metrics, &app.node.config);
+    let (metrics, config) = (&app.shard.metrics, &app.shard.config);
     let (query, storage) = (&config.query, &config.storage);
     // One memtable is filled while the others wait for their flush.
     let memtables = u64::try_from(storage.frozen_memtables_max).unwrap_or(u64::MAX);
@@ -160,7 +160,10 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
 pub(super) fn not_stored(app: &App) -> shown::NotStored {
     let dropped = Drop::ALL.map(|reason| {
         let labels = ReasonLabels { reason: reason.name() };
-        (reason.name(), app.node.metrics.events_dropped.get(&labels).map_or(0, |count| count.get()))
+        (
+            reason.name(),
+            app.shard.metrics.events_dropped.get(&labels).map_or(0, |count| count.get()),
+        )
     });
     let dropped = dropped.into_iter().filter(|(_, count)| *count > 0).collect();
     shown::NotStored { dropped, refused: refused(app, |route| CAPTURE.contains(&route)) }

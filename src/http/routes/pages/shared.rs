@@ -38,7 +38,7 @@ pub async fn page(app: &App, links: &Links, token: &str, request: Request) -> Re
     };
     let shown = (theme, encoding);
     let is_embedded = request.path().starts_with("/embedded/");
-    let (response, is_locked) = match shared::find(app, token).await {
+    let (response, is_locked) = match shared::find(&app.node.metadata, token).await {
         Ok(share) => {
             let is_locked = share.is_password_required;
             let answer = match is_locked && request.method == Method::POST {

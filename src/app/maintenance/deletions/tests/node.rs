@@ -39,7 +39,8 @@ use weir_identity::view::Flow;
 use weir_insights::sql;
 use weir_metadata::Metadata;
 use weir_progress::Progress;
-use weir_query::kernel::engine::Engine;
+use weir_query::kernel::engine::{Engine, Foundations};
+use weir_query::kernel::resources::Resources;
 use weir_query::kernel::sources::Sources;
 use weir_query::output::format::Format;
 use weir_sim::disk::SimDisk;
@@ -122,8 +123,13 @@ impl Bench {
             spill: None,
         };
         let settings = Settings::parse_from(["weir"]).query;
-        let (runtime, metrics) = (self.runtime.handle().clone(), Arc::new(Metrics::new()));
-        let engine = Engine::new(settings, sources, runtime, self.clock.clone(), metrics, None);
+        let foundations = Foundations {
+            runtime: self.runtime.handle().clone(),
+            resources: Resources::within(&settings),
+            clock: self.clock.clone(),
+            metrics: Arc::new(Metrics::new()),
+        };
+        let engine = Engine::new(settings, sources, foundations, None);
         let engine = engine.expect("an engine");
         let (flushed, derived) = (store.flushed_through(), identities.applied_sequence());
         let mut node = Node {

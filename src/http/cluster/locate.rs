@@ -1,0 +1,171 @@
+//! The shard of a request: that of the project that it names, as the endpoint that answers it will find it. What is not found
+//! here is refused, with its own words, by whoever answers requests about no project.
+
+use std::borrow::Cow;
+
+use crate::auth;
+use crate::cluster::Cluster;
+use crate::fields::Fields;
+use crate::operation::Root;
+use crate::public::Public;
+use crate::request::Request;
+use crate::router::Route;
+use crate::routes::documents::shared;
+use crate::routes::internal::Internal;
+use crate::routes::pages;
+use crate::table::Managed;
+use weir_event::id::{ProjectId, ShardId};
+use weir_metadata::snapshot::Snapshot;
+use weir_wire::encoding::hints::{Hints, PathKind};
+
+/// What a request says about its project.
+enum Named {
+    /// A project, which is known or not.
+    Project(Option<ProjectId>),
+    /// Nothing.
+    Nothing,
+}
+
+impl Cluster {
+    /// The shard of a request.
+    pub(super) async fn shard_of(&self, route: &Route, request: &mut Request) -> ShardId {
+        // What people and programs edit is read as of now, whichever node they edited it on.
+        if matches!(route, Route::Managed(_) | Route::Page(_)) {
+            self.refresh().await;
+        }
+        let mut named = self.named(route, request).await;
+        if matches!(named, Named::Project(None)) {
+            self.refresh_for_unknown().await;
+            named = self.named(route, request).await;
+        }
+        let snapshot = self.node.metadata.snapshot();
+        let project = match named {
+            Named::Project(Some(project)) => snapshot.project(project),
+            Named::Project(None) | Named::Nothing => None,
+        };
+        project.map_or(ShardId::FIRST, |project| project.shard)
+    }
+
+    /// The shard of a command that asks about a project: of its body, or of the query; without one it is the first.
+    pub(super) async fn shard_of_command(&self, what: Internal, request: &mut Request) -> ShardId {
+        let project = match what {
+            Internal::Mcp => request.query("project").and_then(|project| project.parse().ok()),
+            _ => match Fields::peek_all(request).await {
+                Some(mut fields) => fields.nullable_integer("project").ok().flatten().flatten(),
+                None => None,
+            },
+        };
+        self.refresh().await;
+        let snapshot = self.node.metadata.snapshot();
+        let project = snapshot.project(ProjectId(project.unwrap_or(1)));
+        project.map_or(ShardId::FIRST, |project| project.shard)
+    }
+
+    async fn named(&self, route: &Route, request: &mut Request) -> Named {
+        let snapshot = self.node.metadata.snapshot();
+        match route {
+            Route::Public(public) => self.named_to_public(public, request, &snapshot).await,
+            Route::Managed(managed) => in_path(managed, request, &snapshot).await,
+            Route::Page(pages::Route::Page(located)) => {
+                Named::Project(located.project.parse().ok().map(ProjectId))
+            }
+            Route::Page(_) | Route::Internal(_) | Route::WrongMethod(_) | Route::Unknown => {
+                Named::Nothing
+            }
+        }
+    }
+
+    async fn named_to_public(
+        &self,
+        public: &Public,
+        request: &mut Request,
+        snapshot: &Snapshot,
+    ) -> Named {
+        let by_number = |project: &str| project.parse().ok().map(ProjectId);
+        match public {
+            Public::Capture(kind) => self.named_in_body(kind.path(), request).await,
+            Public::Discarded(_) => match self.named_in_body(PathKind::Modern, request).await {
+                Named::Project(None) => by_token(request, snapshot),
+                named => named,
+            },
+            Public::Flags => match self.named_in_body(PathKind::Legacy, request).await {
+                Named::Project(None) => by_token(request, snapshot),
+                named => named,
+            },
+            Public::Definitions(project) | Public::FlagPayload { project, .. } => {
+                match by_number(project) {
+                    Some(project) => Named::Project(Some(project)),
+                    None => by_token(request, snapshot),
+                }
+            }
+            Public::Start { token, .. } => {
+                Named::Project(snapshot.project_by_token(token).map(|project| project.id))
+            }
+            Public::CaptureV1
+            | Public::Otel
+            | Public::FlagsWithoutSubject
+            | Public::List(_)
+            | Public::OfrepAll
+            | Public::OfrepOne(_)
+            | Public::FlagEvents => by_token(request, snapshot),
+            Public::Mcp(project) => match by_number(project) {
+                Some(project) => Named::Project(Some(project)),
+                None => by_key(request, None, auth::CURRENT, snapshot),
+            },
+            Public::Shared(file) => {
+                let token = file.strip_suffix(".json").unwrap_or(file);
+                let share = shared::find(&self.node.metadata, token).await.ok();
+                Named::Project(share.map(|share| share.project))
+            }
+            Public::Root
+            | Public::Liveness
+            | Public::Readiness
+            | Public::Metrics
+            | Public::Description
+            | Public::Static(_)
+            | Public::Llms
+            | Public::LlmsFull => Named::Nothing,
+        }
+    }
+
+    /// By the token in a body of events, or of a question about flags.
+    async fn named_in_body(&self, path: PathKind, request: &mut Request) -> Named {
+        let header = |name| request.headers.get(name).map(|value| value.as_bytes());
+        let (content, coding) = (header("content-type"), header("content-encoding"));
+        let hints = Hints::new(request.query_string(), content, coding, path);
+        let limit_bytes = self.node.config.http.body_max_bytes.as_u64();
+        let Some(body) = request.body.peek(limit_bytes).await.cloned() else {
+            return Named::Nothing;
+        };
+        Named::Project(self.node.locator.project_of(body, hints).await.ok())
+    }
+}
+
+/// By a token in the query or in a header.
+fn by_token(request: &Request, snapshot: &Snapshot) -> Named {
+    let in_query = request.query("token").or_else(|| request.query("api_key"));
+    let header = |name| request.header(name).map(Cow::from);
+    let in_header = || header("x-api-key").or_else(|| auth::project_token(request).map(Cow::from));
+    let Some(token) = in_query.or_else(in_header) else { return Named::Nothing };
+    Named::Project(snapshot.project_by_token(token.trim()).map(|project| project.id))
+}
+
+async fn in_path(managed: &Managed, request: &mut Request, snapshot: &Snapshot) -> Named {
+    if !Root::Project.is_that_of(managed.endpoint.path) {
+        return Named::Nothing;
+    }
+    if let Ok(number) = managed.owner.parse() {
+        return Named::Project(Some(ProjectId(number)));
+    }
+    if let Named::Project(Some(project)) = by_token(request, snapshot) {
+        return Named::Project(Some(project));
+    }
+    let in_body = auth::key_in_body(request).await;
+    by_key(request, in_body.as_deref(), &managed.owner, snapshot)
+}
+
+/// By the owner of a personal key.
+fn by_key(request: &Request, in_body: Option<&str>, project: &str, snapshot: &Snapshot) -> Named {
+    let asker = auth::asker(snapshot, request, in_body).ok();
+    Named::Project(asker.and_then(|asker| auth::named(snapshot, &asker.user, project)))
+}
