@@ -2,7 +2,7 @@
 # The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
 # or how questions are answered runs them; further words name one of the parts.
 #
-#   scripts/long.sh [explore|images|outages|followers|oracle|jdbc]...
+#   scripts/long.sh [explore|images|outages|followers|oracle|jdbc|engines]...
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
@@ -10,6 +10,7 @@
 #             log in it (minutes)
 #   followers an hour of kills and hangs of three servers, of which two follow the one that writes
 #   jdbc      the driver of PostgreSQL for Java, for which a JDK is installed (a minute)
+#   engines   ClickHouse and Spark over the tables, for which 1.4 GB and a JRE are installed (minutes)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
 #
 # Settings as for scripts/test.sh, which has to have run once: it installs what the tests need.
@@ -20,7 +21,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
 server() { cargo test --release --locked --test server -- "$@"; }
 
-[ $# -gt 0 ] || set -- explore images outages followers oracle jdbc
+[ $# -gt 0 ] || set -- explore images outages followers oracle jdbc engines
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
@@ -39,6 +40,21 @@ for part in "$@"; do
             DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jdk-headless libpostgresql-jdbc-java
         fi
         WEIR_TEST_JDBC=$jar server postgres_port::clients::jdbc
+        ;;
+    engines)
+        if ! command -v java >/dev/null; then
+            apt-get update -qq
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends default-jre-headless
+        fi
+        engines=${WEIR_TOOLS:-$HOME/.cache/weir/tools}/engines
+        pins=(chdb==4.4.0 pyspark==4.3.0)
+        if [[ ! -f "$engines/pinned" || "$(<"$engines/pinned")" != "${pins[*]}" ]]; then
+            rm -rf "$engines"
+            python3 -m venv "$engines"
+            "$engines/bin/python" -m pip install --quiet --disable-pip-version-check "${pins[@]}"
+            echo "${pins[*]}" >"$engines/pinned"
+        fi
+        WEIR_TEST_ENGINES=$engines/bin/python server engines::tables
         ;;
     oracle) WEIR_ORACLE_QUESTIONS=100000 server --test-threads=2 oracle:: correlation:: ;;
     *)

@@ -127,7 +127,9 @@ python_env posthog-2 posthog==2.5.0
 python_env posthog-3 posthog==3.25.0
 python_env posthog-5 posthog==5.4.0
 python_env posthog-7 posthog==7.91.1 zstandard==0.25.0
-python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==26.0.1 pytz==2026.1
+# Daft reads no newer pyarrow.
+python_env readers duckdb==2.0.0 polars==2.1.0 deltalake==1.6.6 pyarrow==25.0.1 pytz==2026.1 daft==0.7.26 \
+    pysail==0.7.2 pyspark-client==4.2.0
 python_env web-readers duckdb==1.4.4 duckdb-extension-httpfs==1.4.4 pandas==2.2.3 pyarrow==10.0.1 numpy==1.26.4 polars==0.20.31
 python_env postgres-clients 'psycopg[binary]==3.3.9' asyncpg==0.32.0 sqlalchemy==2.1.9 adbc-driver-postgresql==1.13.0 \
     connectorx==0.4.6 pgcli==4.7.1 pyarrow==26.0.1

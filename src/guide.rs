@@ -17,8 +17,9 @@ pub struct Page {
 macro_rules! links {
     () => {
         "[assistants]: self::assistants\n[backup]: self::backup\n[bi]: self::bi\n[bucket]: self::bucket\n\
-         [compatibility]: self::compatibility\n\
-         [contributing]: self::contributing\n[flags]: self::flags\n[functions]: self::functions\n\
+         [cluster]: self::cluster\n[compatibility]: self::compatibility\n\
+         [contributing]: self::contributing\n[engines]: self::engines\n\
+         [flags]: self::flags\n[functions]: self::functions\n\
          [guarantees]: self::guarantees\n[imports]: self::imports\n[insights]: self::insights\n[install]: self::install\n\
          [limits]: self::limits\n\
          [operations]: self::operations\n[page]: self::page\n[persons]: self::persons\n\
@@ -55,6 +56,7 @@ pages! {
     insights "guide/insights.md" "trends, funnels, retention, paths, dashboards, public links",
     page "guide/page.md" "the web interface",
     tables "guide/tables.md" "columns of all tables, and the files for other engines",
+    engines "guide/engines.md" "Spark, ClickHouse, Trino, Sail, Daft over the same tables",
     assistants "guide/assistants.md" "Claude, Cursor, VS Code and others: tools over the data",
     bi "guide/bi.md" "BI tools and notebooks over the PostgreSQL port",
     settings "guide/settings.md" "every setting with its default, range and meaning",
@@ -63,6 +65,7 @@ pages! {
     postgres "guide/postgres.md" "metadata in PostgreSQL",
     bucket "guide/bucket.md" "tables in S3 or a compatible store, and what that costs",
     standby "guide/standby.md" "servers without a disk of their own: reads on all, one writes",
+    cluster "guide/cluster.md" "projects divided among servers that all write",
     workers "guide/workers.md" "large queries over several machines",
     backup "guide/backup.md" "backup and restore",
     guarantees "guide/guarantees.md" "durability, damage, deletion",

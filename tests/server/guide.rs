@@ -143,6 +143,7 @@ pages! {
     insights page("src/guide/insights.md");
     the_page page("src/guide/page.md");
     tables page("src/guide/tables.md");
+    engines page("src/guide/engines.md");
     operations Page { before: "", ..page("src/guide/operations.md") };
     postgres Page { stores: true, ..page("src/guide/postgres.md") };
     bucket Page {
@@ -152,6 +153,12 @@ pages! {
         ..page("src/guide/bucket.md")
     };
     standby Page { before: "", after: "event $URL; has_events a 2", stores: true, ..page("src/guide/standby.md") };
+    shards Page {
+        before: "",
+        after: "event $URL; [ $(weir shards list | grep -c serves) = 3 ]",
+        stores: true,
+        ..page("src/guide/cluster.md")
+    };
     backup Page {
         before: r#"
 weir serve

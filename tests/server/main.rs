@@ -35,6 +35,7 @@ mod distinct_id_files;
 mod documents;
 mod early_access;
 mod editor_pages;
+mod engines;
 mod errors;
 mod event_definitions;
 mod events;

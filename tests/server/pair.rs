@@ -144,6 +144,21 @@ fn a_pair_serves_behind_its_balancer() {
     assert_eq!(a.count("SELECT count(*) AS n FROM events"), 153);
 }
 
+/// Goal: the balancer of nodes that divide shards is understood by the program.
+#[test]
+fn the_balancer_of_nodes_is_valid() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/deploy/shards.cfg");
+    let mut check = Command::new("haproxy");
+    check.args(["-c", "-f", path]).env("BIND", "127.0.0.1:8000");
+    for (name, server) in
+        [("A", "127.0.0.1:8001"), ("B", "127.0.0.1:8002"), ("C", "127.0.0.1:8003")]
+    {
+        check.env(format!("SERVER_{name}"), server);
+    }
+    let output = check.output().expect("haproxy starts: scripts/test.sh installs it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A name server that knows one name, and says to whom it belongs now.
 struct Names {
     address: SocketAddr,
