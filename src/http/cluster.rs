@@ -216,10 +216,13 @@ impl Cluster {
         tokio::time::timeout(left, self.seats.taken(shard, before)).await.is_ok()
     }
 
-    /// Reads the metadata anew, unless somebody has begun to since the call: whatever was acknowledged before the call is in
-    /// the snapshot then, if PostgreSQL answers.
+    /// Reads the metadata anew: whatever was acknowledged before the call is in the snapshot then, if PostgreSQL answers.
     async fn refresh(&self) {
-        let came = self.node.clock.monotonic();
+        self.refresh_since(self.node.clock.monotonic()).await;
+    }
+
+    /// The same, unless somebody has begun to after this moment.
+    async fn refresh_since(&self, came: Duration) {
         let mut looked_at = self.looked_at.lock().await;
         if looked_at.is_some_and(|began| began >= came) {
             return;
@@ -235,13 +238,14 @@ impl Cluster {
         *looked_at = Some(began);
     }
 
-    /// The same because something is not known, which anybody can send: not more often than [`UNKNOWN_PAUSE`].
+    /// The same because something is not known, which anybody can send: not more often than [`UNKNOWN_PAUSE`], for which
+    /// such requests wait. What has just been made elsewhere is found by that.
     async fn refresh_for_unknown(&self) {
-        let now = self.node.clock.monotonic();
-        let is_recent = |began: Duration| now.saturating_sub(began) < UNKNOWN_PAUSE;
-        if !self.looked_at.lock().await.is_some_and(is_recent) {
-            self.refresh().await;
-        }
+        let came = self.node.clock.monotonic();
+        let last = *self.looked_at.lock().await;
+        let next = last.map_or(Duration::ZERO, |began| began.saturating_add(UNKNOWN_PAUSE));
+        tokio::time::sleep(next.saturating_sub(came)).await;
+        self.refresh_since(came).await;
     }
 
     /// Ready is who knows where any shard is: requests about others wait.

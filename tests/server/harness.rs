@@ -423,6 +423,21 @@ impl TestServer {
         self.client()
     }
 
+    /// Starts it without waiting for anything, at the address that it had before if it had one.
+    pub(crate) fn begin(&mut self) {
+        let Some(address) = self.listen else {
+            self.stand_by();
+            return;
+        };
+        let process = self.spawn(&[]);
+        self.running = Some(Running { process, address });
+    }
+
+    /// Whether it runs, as far as the test has not ended it.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Waits until a standby serves.
     pub(crate) fn take_over(&mut self) {
         let announced = patiently(|| address(&self.directory.path().join("stdout")));

@@ -124,6 +124,7 @@ mod scheduled_changes;
 mod schema;
 mod sdk;
 mod sessions;
+mod shards;
 mod sharing;
 mod standby;
 mod starts;

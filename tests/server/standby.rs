@@ -54,6 +54,11 @@ impl Common {
         TestServer::stopped(&settings(&url, &more))
     }
 
+    /// What a query of the metadata prints; several statements are one transaction.
+    pub(crate) fn metadata(&self, query: &str) -> String {
+        self.database.value(&format!("SET search_path = weir; {query}"))
+    }
+
     /// Keys of objects in a directory of the shard.
     pub(crate) fn keys(&self, directory: &str) -> Vec<String> {
         let prefix = format!("events/shards/0000/{directory}/");
