@@ -2,13 +2,14 @@
 # The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
 # or how questions are answered runs them; further words name one of the parts.
 #
-#   scripts/long.sh [explore|images|outages|followers|oracle|jdbc|engines]...
+#   scripts/long.sh [explore|images|outages|followers|shards|oracle|jdbc|engines]...
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
 #   outages   PostgreSQL away for 30 s; the bucket away for 60 s, with the log in it and without, and slow as long with the
 #             log in it (minutes)
 #   followers an hour of kills and hangs of three servers, of which two follow the one that writes
+#   shards    an hour of kills, hangs and ends in order of three nodes with six shards
 #   jdbc      the driver of PostgreSQL for Java, for which a JDK is installed (a minute)
 #   engines   ClickHouse and Spark over the tables, for which 1.4 GB and a JRE are installed (minutes)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
@@ -21,7 +22,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
 server() { cargo test --release --locked --test server -- "$@"; }
 
-[ $# -gt 0 ] || set -- explore images outages followers oracle jdbc engines
+[ $# -gt 0 ] || set -- explore images outages followers shards oracle jdbc engines
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
@@ -33,6 +34,7 @@ for part in "$@"; do
             standby::a_store_that_fails standby::a_slow_store
         ;;
     followers) WEIR_TEST_FOLLOWERS_OUTAGE_SECONDS=3600 server followers::faults_hide_no_write ;;
+    shards) WEIR_TEST_SHARDS_OUTAGE_SECONDS=3600 server shards::faults ;;
     jdbc)
         jar=/usr/share/java/postgresql.jar
         if ! command -v javac >/dev/null || [ ! -e "$jar" ]; then

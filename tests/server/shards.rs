@@ -59,15 +59,6 @@ impl Cluster {
         }
         cluster.nodes.iter_mut().for_each(TestServer::take_over);
         cluster.settle();
-        let open = || {
-            cluster
-                .nodes
-                .iter()
-                .map(|node| node.stderr().matches("has the shard").count())
-                .sum::<usize>()
-        };
-        let is_open = patiently(|| (open() >= shards).then_some(()));
-        assert!(is_open.is_some(), "{} of {shards} shards are open", open());
         cluster
     }
 
@@ -101,15 +92,28 @@ impl Cluster {
         running.map(|node| owners.values().filter(|url| **url == node.url()).count()).collect()
     }
 
+    /// The shards that are open, as the nodes that run tell.
+    fn open(&self) -> BTreeSet<String> {
+        let running = self.nodes.iter().filter(|node| node.is_running());
+        let pages = running.filter_map(|node| node.client().send("GET", "/metrics", &[], b"").ok());
+        let shards = |page: Answer| {
+            let page = String::from_utf8_lossy(&page.body).into_owned();
+            let named = page.split("shard=\"").skip(1).filter_map(|rest| rest.split('"').next());
+            named.map(str::to_owned).collect::<Vec<_>>()
+        };
+        pages.flat_map(shards).collect()
+    }
+
     /// Waits until the nodes that run have divided all shards, and none moves.
     fn settle(&self) {
         let settled = patiently(|| {
             let wished = "SELECT count(*) FROM shards WHERE wanted <> ''";
             let all = "SELECT count(*) FROM shards";
-            let counts = self.counts();
-            let is_divided = counts.iter().sum::<usize>().to_string() == self.common.metadata(all)
+            let (counts, all) = (self.counts(), self.common.metadata(all));
+            let is_divided = counts.iter().sum::<usize>().to_string() == all
                 && counts.iter().max()? - counts.iter().min()? <= 1;
-            (is_divided && self.common.metadata(wished) == "0").then_some(())
+            let is_rest = is_divided && self.common.metadata(wished) == "0";
+            (is_rest && self.open().len().to_string() == all).then_some(())
         });
         assert!(settled.is_some(), "{:?}\n{:?}", self.counts(), self.shards(&["list"]));
     }

@@ -46,6 +46,7 @@ fn captured(node: &TestServer, token: &str, prefix: &str) -> u64 {
     let headers = [
         ("authorization", bearer.as_str()),
         ("posthog-sdk-info", "posthog-python/7.91.1"),
+        ("user-agent", "posthog-python/7.91.1"),
         ("posthog-attempt", "1"),
         ("posthog-request-id", &request),
         ("posthog-request-timestamp", "2026-01-01T00:00:00Z"),

@@ -34,7 +34,7 @@ fn shards_are_added_while_nobody_serves() {
     assert!(added.status.success(), "{added:?}");
     assert_eq!(
         String::from_utf8_lossy(&added.stdout),
-        "there are 3 shards now; servers that start divide them\n"
+        "there are 3 shards now, which all servers divide\n"
     );
     kill_process(pid, Signal::CONT).expect("SIGCONT");
     assert_eq!(standby.failed_end(), Some(1));
