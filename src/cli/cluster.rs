@@ -93,7 +93,10 @@ struct Open {
     since: Duration,
     app: App,
     held: Held,
+    /// What runs for it.
     tasks: Tasks,
+    /// What renews its lease, until it is given back.
+    renewal: Tasks,
 }
 
 /// What has happened to a shard.
@@ -283,10 +286,12 @@ impl Coordinator {
                 metadata.want_shard(shard, &node).await?;
             }
         }
-        // What operators wished for has come true.
-        for row in &rows {
-            if row.wanted == own && matches!(self.states.get(&row.shard), Some(State::Open(_))) {
-                metadata.forget_wish(row.shard, own).await?;
+        // What was wished for has come true, or cannot, since that node is not there.
+        for ShardRow { shard, wanted, .. } in &rows {
+            let is_open = matches!(self.states.get(shard), Some(State::Open(_)));
+            let is_there = nodes.iter().any(|node| node.url == *wanted);
+            if is_open && !wanted.is_empty() && (wanted == own || !is_there) {
+                metadata.forget_wish(*shard, wanted).await?;
             }
         }
         Ok(())
@@ -391,21 +396,22 @@ impl Coordinator {
                     return Event::Closed(shard);
                 }
             }
-            let tasks = Tasks::new(base.runtimes.main.clone());
-            held.keep(&tasks);
+            let runtime = &base.runtimes.main;
+            let (tasks, renewal) = (Tasks::new(runtime.clone()), Tasks::new(runtime.clone()));
+            held.keep(&renewal);
             match base.open(shard, &tasks).await {
                 Ok(app) => {
                     if let Some(rivals) = app.shard.rivals() {
                         held.watch_log(rivals);
                     }
                     let since = base.clock.monotonic();
-                    Event::Opened(shard, Box::new(Open { since, app, held, tasks }))
+                    Event::Opened(shard, Box::new(Open { since, app, held, tasks, renewal }))
                 }
                 Err(error) => {
                     tracing::error!(%shard, error = &*error as &dyn std::error::Error, "cannot open a shard");
                     tasks.shutdown().begin();
                     let _ = tasks.wait(THREADS_END).await;
-                    held.give_back().await;
+                    give_back(&held, &renewal).await;
                     Event::Failed(shard)
                 }
             }
@@ -425,7 +431,7 @@ impl Coordinator {
             seats.set(shard, None);
         }
         let closing = async move {
-            let Open { app, held, tasks, .. } = *open;
+            let Open { app, held, tasks, renewal, .. } = *open;
             let identities = app.shard.identities.clone();
             if in_order {
                 // Most of what the end has to write is written while the shard still serves.
@@ -448,11 +454,12 @@ impl Coordinator {
                     Err(error) => tracing::error!(%shard, %error, "cannot close a shard in order"),
                 }
             }
+            // Queries that still run hold the threads; what these write yet is in the log, too.
+            give_back(&held, &renewal).await;
+            tracing::info!(%shard, "has the shard no more");
             if let Err(error) = tasks.wait(THREADS_END).await {
                 tracing::warn!(%shard, %error, "threads of a shard did not end in time");
             }
-            held.give_back().await;
-            tracing::info!(%shard, "has the shard no more");
             loop {
                 let own = identities.clone();
                 let ended = tokio::task::spawn_blocking(move || own.end()).await;
@@ -494,6 +501,14 @@ impl Foundations {
 fn create(config: &Config) -> Result<(), OpenError> {
     let directory: &PathBuf = &config.storage.data_dir;
     create_private(directory).map_err(|source| OpenError::Io { path: directory.clone(), source })
+}
+
+/// Releases a lease, and renews it no more.
+async fn give_back(held: &Held, renewal: &Tasks) {
+    renewal.shutdown().begin();
+    // A renewal afterwards would find it gone.
+    let _ = renewal.wait(THREADS_END).await;
+    held.give_back().await;
 }
 
 /// Waits until a shard that is open cannot go on here.

@@ -36,7 +36,8 @@ fn a_shard_moves_while_it_is_written() {
     });
     let longest = *load.longest.lock();
     eprintln!("the longest wait for one event: {longest:?}");
-    assert!(longest < Duration::from_secs(6), "{longest:?}");
+    // Far more than it takes, for a machine that does other things.
+    assert!(longest < Duration::from_secs(20), "{longest:?}");
     assert!(load.reads.load(Ordering::Relaxed) > 20);
     load.is_there(&cluster);
     cluster.has_not_panicked();
