@@ -335,8 +335,15 @@ impl TestServer {
 
     /// A `weir` command on the data directory, with the settings of its bucket if it has one.
     pub(crate) fn weir(&self, arguments: &[&str]) -> Command {
+        let mut command = self.weir_of_place(arguments);
+        command.arg("--data-dir").arg(self.data_dir());
+        command
+    }
+
+    /// The same without a data directory, about the bucket and the database of this server.
+    pub(crate) fn weir_of_place(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
-        command.args(arguments).arg("--data-dir").arg(self.data_dir());
+        command.args(arguments);
         if let Some(database) = &self.database {
             command.env("WEIR_METADATA_URL", database.url());
         }

@@ -64,7 +64,7 @@ impl Cluster {
 
     /// `weir shards` with these arguments.
     fn shards(&self, arguments: &[&str]) -> Output {
-        self.nodes[0].weir(&["shards"]).args(arguments).output().expect("weir shards")
+        self.nodes[0].weir_of_place(&["shards"]).args(arguments).output().expect("weir shards")
     }
 
     /// What `weir shards` says if it succeeds.
@@ -193,6 +193,13 @@ impl<'a> Load<'a> {
 
     fn client(&self, random: &mut StdRng) -> Client {
         *self.clients[random.random_range(0..self.clients.len())].lock()
+    }
+
+    /// Starts so many clients, each of which does `run` until the load stops.
+    fn clients<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, count: u64, run: fn(&Self, u64)) {
+        for seed in 0..count {
+            scope.spawn(move || run(self, seed));
+        }
     }
 
     /// Writes and reads until it is told to stop.

@@ -63,12 +63,7 @@ fn two_nodes_that_believe_to_have_a_shard_double_nothing() {
     let load = Load::new(&cluster, &projects);
     thread::scope(|scope| {
         let _stop = StopOnDrop(&load.stop);
-        (0..3).for_each(|seed| {
-            drop(scope.spawn({
-                let load = &load;
-                move || load.run_blindly(seed)
-            }))
-        });
+        load.clients(scope, 3, Load::run_blindly);
         for project in &projects {
             let (owner, other) = cluster.sides(project);
             let shard = format!("(SELECT shard FROM projects WHERE id = {})", project.id);
@@ -145,12 +140,7 @@ fn a_bucket_that_is_away_loses_nothing() {
     let load = Load::new(&cluster, &projects);
     thread::scope(|scope| {
         let _stop = StopOnDrop(&load.stop);
-        (0..3).for_each(|seed| {
-            drop(scope.spawn({
-                let load = &load;
-                move || load.run(seed)
-            }))
-        });
+        load.clients(scope, 3, Load::run);
         thread::sleep(Duration::from_secs(1));
         cluster.common.gate.judge(|_| Fate::Lost);
         thread::sleep(outage("BUCKET", 10));

@@ -16,12 +16,7 @@ fn a_shard_moves_while_it_is_written() {
     let urls: Vec<String> = cluster.nodes.iter().map(crate::harness::TestServer::url).collect();
     thread::scope(|scope| {
         let _stop = StopOnDrop(&load.stop);
-        (0..3).for_each(|seed| {
-            drop(scope.spawn({
-                let load = &load;
-                move || load.run(seed)
-            }))
-        });
+        load.clients(scope, 3, Load::run);
         for turn in 0..6 {
             let to = &urls[turn % urls.len()];
             let told = cluster.told(&["move", "1", to]);
@@ -51,12 +46,7 @@ fn nodes_come_and_go() {
     let load = Load::new(&cluster, &projects);
     thread::scope(|scope| {
         let _stop = StopOnDrop(&load.stop);
-        (0..2).for_each(|seed| {
-            drop(scope.spawn({
-                let load = &load;
-                move || load.run(seed)
-            }))
-        });
+        load.clients(scope, 2, Load::run);
         let url = cluster.nodes[1].url();
         assert_eq!(
             cluster.told(&["drain", &url]),

@@ -20,7 +20,7 @@ fn shards_are_added_while_nobody_serves() {
     standby.stand_by();
     let stands_by = patiently(|| standby.stderr().contains("follows").then_some(()));
     assert!(stands_by.is_some(), "{}", standby.stderr());
-    let add = || owner.weir(&["shards"]).args(["add", "2"]).output().expect("weir shards");
+    let add = || owner.weir_of_place(&["shards"]).args(["add", "2"]).output().expect("weir shards");
     let refused = add();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("stop all of them"), "{said}");
@@ -29,7 +29,7 @@ fn shards_are_added_while_nobody_serves() {
     let pid = Pid::from_raw(i32::try_from(standby.process_id()).unwrap()).unwrap();
     kill_process(pid, Signal::STOP).expect("SIGSTOP");
     owner.stop();
-    let add = || owner.weir(&["shards"]).args(["add", "2"]).output().expect("weir shards");
+    let add = || owner.weir_of_place(&["shards"]).args(["add", "2"]).output().expect("weir shards");
     let added = add();
     assert!(added.status.success(), "{added:?}");
     assert_eq!(
@@ -53,7 +53,7 @@ fn shards_are_added_while_nobody_serves() {
 }
 
 fn add_to(owner: &crate::harness::TestServer) -> std::process::Output {
-    owner.weir(&["shards"]).args(["add", "1"]).output().expect("weir shards")
+    owner.weir_of_place(&["shards"]).args(["add", "1"]).output().expect("weir shards")
 }
 
 /// The page of metrics of a node is one of each shard that it has; each family is told once.
