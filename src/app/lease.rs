@@ -17,7 +17,7 @@ use crate::error::OpenError;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
-use weir_base::config::metadata::MetadataUrl;
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 use weir_base::tasks::{Pause, Shutdown, Tasks};
 use weir_event::id::ShardId;
 use weir_metadata::Metadata;
@@ -116,12 +116,11 @@ pub(super) async fn is_cluster(
 ///
 /// PostgreSQL cannot be used.
 pub async fn take(
-    config: &Config,
+    settings: &MetadataConfig,
     metadata: &MetadataUrl,
     (bucket, shard): (&BucketUrl, ShardId),
     clock: &Clock,
 ) -> Result<Taking, OpenError> {
-    let settings = &config.metadata;
     let connect = |access| Metadata::connect(settings, metadata, clock.clone(), access);
     // Reads first, so that a wrong database is not changed.
     let reading = connect(MetadataAccess::Read).await?;
@@ -232,11 +231,6 @@ impl Held {
             let mut renewed_at = self.renewed_at.lock();
             *renewed_at = (*renewed_at).max(Some(began));
         }
-    }
-
-    /// Whether this is the lease that was read.
-    pub fn is(&self, lease: &Lease) -> bool {
-        lease.holder == self.holder.name
     }
 
     /// Whether nobody has taken over before the call, so that a read here sees what was acknowledged anywhere. Asks nobody

@@ -5,6 +5,7 @@
 //! [`maintenance`] the jobs that flush, merge and delete.
 
 pub mod assignment;
+pub mod beats;
 pub mod copy;
 pub mod directory;
 pub mod error;
@@ -205,16 +206,6 @@ impl App {
         format: Format,
     ) -> Result<File, QueryError> {
         sql::file(&self.engine, project, sql, format).await
-    }
-
-    /// Closes a shard that was followed, after its tasks have ended, so that the stores in the data directory can be opened
-    /// again. Requests that still read them fail. Blocks for a short time.
-    ///
-    /// # Errors
-    ///
-    /// Somebody still reads them: call it again.
-    pub fn stop_following(&self) -> Result<(), OpenError> {
-        Ok(self.shard.identities.end()?)
     }
 
     /// Closes the shard: see [`Shard`]. The last step of a clean end, after [`Shard::drain`], and after the tasks were

@@ -1,12 +1,12 @@
 //! Which workers there are, by the database of metadata: a worker puts itself there ([`registered`]), and the servers of the
 //! same bucket read who is there ([`Registry`]). For workers that are not in the settings of servers.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::beats::{Beats, FORGET_AFTER};
 use crate::error::OpenError;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
@@ -19,9 +19,6 @@ use weir_metadata::workers::{RegisteredWorker, WorkerPort};
 
 /// Time between two beats of a worker.
 const BEAT: Duration = Duration::from_secs(10);
-
-/// A worker whose beat has not changed for this time is removed from the database. It comes back with its next beat.
-const FORGET_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// The name of the bucket in the database; `None` if the metadata are in no database, or the tables in no bucket.
 fn bucket(config: &Config) -> Option<String> {
@@ -51,8 +48,7 @@ pub struct Registry {
     bucket: String,
     host: Option<String>,
     clock: Clock,
-    /// The last beat of each worker, and when it was first read.
-    beats: Mutex<BTreeMap<WorkerPort, (i64, Duration)>>,
+    beats: Mutex<Beats<WorkerPort>>,
 }
 
 impl Registry {
@@ -75,10 +71,7 @@ impl Registry {
     ///
     /// PostgreSQL cannot be used.
     pub async fn workers(&self) -> Result<Vec<String>, MetadataError> {
-        let found = self.read().await.inspect_err(|_| {
-            // No beat was seen meanwhile.
-            self.beats.lock().clear();
-        })?;
+        let found = self.read().await.inspect_err(|_| self.beats.lock().clear())?;
         for worker in self.dead(&found) {
             match self.metadata.forget_worker(&self.bucket, worker).await {
                 Ok(true) => {
@@ -112,13 +105,9 @@ impl Registry {
     fn dead<'w>(&self, found: &'w [RegisteredWorker]) -> Vec<&'w RegisteredWorker> {
         let now = self.clock.monotonic();
         let mut beats = self.beats.lock();
-        beats.retain(|port, _| found.iter().any(|worker| worker.port == *port));
+        beats.retain(|port| found.iter().any(|worker| worker.port == *port));
         let stands_still = |worker: &&RegisteredWorker| {
-            let seen = beats.entry(worker.port.clone()).or_insert((worker.beat, now));
-            if seen.0 != worker.beat {
-                *seen = (worker.beat, now);
-            }
-            now.saturating_sub(seen.1) >= FORGET_AFTER
+            beats.still(&worker.port, worker.beat, now) >= FORGET_AFTER
         };
         found.iter().filter(stands_still).collect()
     }
@@ -190,7 +179,8 @@ mod tests {
     use weir_metadata::Metadata;
     use weir_metadata::workers::{RegisteredWorker, WorkerPort};
 
-    use super::{FORGET_AFTER, Registry, host};
+    use super::{Registry, host};
+    use crate::beats::FORGET_AFTER;
 
     fn port(url: &str, host: &str) -> WorkerPort {
         WorkerPort { url: url.to_owned(), host: host.to_owned() }

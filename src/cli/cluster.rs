@@ -14,9 +14,10 @@ use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use tokio::net::TcpListener;
 
-use crate::cli::process::{THREADS_END, create_private, guide};
+use crate::cli::process::{PIPELINE_DRAIN, THREADS_END, create_private, end_persons, guide};
 use crate::cli::standby::sending;
 use weir_app::assignment::{self, Owner, Seen, Step, next_step};
+use weir_app::beats::{Beats, FORGET_AFTER};
 use weir_app::error::OpenError;
 use weir_app::lease::{self, DEAD_AFTER, Held, Identity};
 use weir_app::node::{Node, Process, Runtimes};
@@ -44,17 +45,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Time between two beats of a node.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Longest time at the end of a shard for accepted requests to get into the log.
-const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
-
 /// Pause before a shard that could not be opened is tried again here. Others may take it meanwhile.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
-
-/// Pause between attempts to close stores that are still read.
-const CLOSE_PAUSE: Duration = Duration::from_millis(50);
-
-/// Time after which a node that is gone is forgotten. It comes back with its next beat.
-const FORGET_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// A node of a cluster, with what its shards have in common.
 pub(super) struct Foundations {
@@ -88,7 +80,6 @@ enum State {
 }
 
 /// A shard that is open.
-#[derive(Clone)]
 struct Open {
     since: Duration,
     app: App,
@@ -120,8 +111,8 @@ struct Coordinator {
     front: Tasks,
     states: BTreeMap<ShardId, State>,
     work: FuturesUnordered<LocalBoxFuture<'static, Event>>,
-    /// The beats of nodes and of leases, by names, and since when they stand still.
-    beats: BTreeMap<String, (i64, Duration)>,
+    /// Those of nodes by their URLs, and of leases by their names.
+    beats: Beats<String>,
     /// When a shard that could not be opened may be tried again.
     pauses: BTreeMap<ShardId, Duration>,
     beat_at: Option<Duration>,
@@ -155,7 +146,7 @@ pub(super) async fn run(
         front: front.clone(),
         states: BTreeMap::new(),
         work: FuturesUnordered::new(),
-        beats: BTreeMap::new(),
+        beats: Beats::default(),
         pauses: BTreeMap::new(),
         beat_at: None,
         is_ending: false,
@@ -180,7 +171,6 @@ impl Coordinator {
                 }
                 Ok(()) => {}
                 Err(error) if !std::mem::replace(&mut has_failed, true) => {
-                    // Without a read, it is unknown whether beats have changed.
                     self.beats.clear();
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
@@ -208,6 +198,8 @@ impl Coordinator {
         if let Err(error) = self.base.metadata.remove_node(&self.base.identity.url).await {
             tracing::warn!(%error, "cannot tell that this node ends; the others wait some seconds");
         }
+        // Nothing is prepared any more.
+        self.states.retain(|_, state| !matches!(state, State::Preparing));
         let open: Vec<_> = self.states.keys().copied().collect();
         for shard in open {
             self.close(shard, true);
@@ -301,13 +293,13 @@ impl Coordinator {
     async fn alive(&mut self, rows: Vec<NodeRow>, now: Duration) -> Vec<assignment::Node> {
         let (mut alive, own) = (Vec::new(), &*self.base.identity.url);
         for row in rows {
-            let still = still(&mut self.beats, &format!("node {}", row.url), row.beat, now);
+            let still = self.beats.still(&row.url, row.beat, now);
             let is_ending = row.url == own && self.is_ending;
             if still < DEAD_AFTER && !is_ending {
                 let NodeRow { url, is_draining, shards_max, .. } = row;
                 alive.push(assignment::Node { url, is_draining, shards_max });
             } else if still >= FORGET_AFTER && self.base.metadata.forget_node(&row).await.is_ok() {
-                self.beats.remove(&format!("node {}", row.url));
+                self.beats.retain(|name| *name != row.url);
             }
         }
         alive
@@ -317,13 +309,13 @@ impl Coordinator {
     fn seen(
         &mut self,
         row: &ShardRow,
-        name: &str,
+        name: &String,
         lease: Option<&Lease>,
         now: Duration,
     ) -> assignment::Shard {
         let shard = row.shard;
         let still = match lease {
-            Some(lease) => still(&mut self.beats, name, lease.beat, now),
+            Some(lease) => self.beats.still(name, lease.beat, now),
             None => Duration::ZERO,
         };
         let owner = match (self.states.get(&shard), lease) {
@@ -460,14 +452,8 @@ impl Coordinator {
             if let Err(error) = tasks.wait(THREADS_END).await {
                 tracing::warn!(%shard, %error, "threads of a shard did not end in time");
             }
-            loop {
-                let own = identities.clone();
-                let ended = tokio::task::spawn_blocking(move || own.end()).await;
-                if matches!(ended, Ok(Ok(()))) {
-                    return Event::Closed(shard);
-                }
-                tokio::time::sleep(CLOSE_PAUSE).await;
-            }
+            end_persons(identities).await;
+            Event::Closed(shard)
         };
         self.work.push(closing.boxed_local());
     }
@@ -532,18 +518,4 @@ fn watched(
         }
     };
     watching.boxed_local()
-}
-
-/// The time for which a beat has stood still.
-fn still(
-    beats: &mut BTreeMap<String, (i64, Duration)>,
-    name: &str,
-    beat: i64,
-    now: Duration,
-) -> Duration {
-    let seen = beats.entry(name.to_owned()).or_insert((beat, now));
-    if seen.0 != beat {
-        *seen = (beat, now);
-    }
-    now.saturating_sub(seen.1)
 }

@@ -14,10 +14,29 @@ use crate::guide::PAGES;
 use weir_app::lock::{DirectoryLock, Holder};
 use weir_base::config::Config;
 use weir_http::routes::llms::Guide;
+use weir_identity::store::Identities;
 use weir_query::guard::complexity;
 
 /// Longest time at shutdown for the threads to end.
 pub(super) const THREADS_END: Duration = Duration::from_secs(10);
+
+/// Longest time at the end of a shard for accepted requests to get into the log.
+pub(super) const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
+
+/// Pause between attempts to close stores that are still read.
+const CLOSE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Closes the persons of a shard, whose tasks have ended, so that they can be opened again, and returns once nobody reads them
+/// any more. Requests that still read them fail.
+pub(super) async fn end_persons(identities: Identities) {
+    loop {
+        let own = identities.clone();
+        if matches!(tokio::task::spawn_blocking(move || own.end()).await, Ok(Ok(()))) {
+            return;
+        }
+        tokio::time::sleep(CLOSE_PAUSE).await;
+    }
+}
 
 /// Creates the data directory, readable by this user alone. An existing directory keeps its permissions.
 pub(super) fn create_private(data_dir: &Path) -> std::io::Result<()> {

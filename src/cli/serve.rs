@@ -13,7 +13,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use uuid::Uuid;
 
-use crate::cli::process::{THREADS_END, guide, listen, lock, query_runtime, stop_signal};
+use crate::cli::process::{
+    PIPELINE_DRAIN, THREADS_END, guide, listen, lock, query_runtime, stop_signal,
+};
 use crate::cli::standby::{Standing, Stood};
 use crate::cli::{cluster as shards, descriptors, login, postgres, standby};
 use weir_app::directory::MetadataPolicy;
@@ -43,9 +45,6 @@ use weir_storage::cached::blocks::BlockCache;
 
 /// Time between checks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
-
-/// Longest time at shutdown for accepted requests to get into the log.
-const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
 
 /// Time for the answers to requests that are refused because another server has taken over.
 const REFUSALS_SENT: Duration = Duration::from_secs(2);
@@ -269,13 +268,9 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
         writer: None,
     };
     let app = open(process, policy, lease.as_ref()).await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
-    let address =
-        ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
     // Signals are caught before the address is announced: a process that reads it may send one at once.
     let stop_signal = stop_signal()?;
-    lock.announce(&address)?;
+    let (url, secret) = announce(&mut lock, &listener)?;
     // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
     let started = app.node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
     let link = first_link(&app.node, &started, &url).await?;
@@ -380,12 +375,8 @@ async fn serve_shards(
         writer: None,
     };
     let node = App::open_node(&process).await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
-    let address =
-        ServerAddress { pid: std::process::id(), url: url.clone(), secret: secret.to_string() };
     let stop = stop_signal()?;
-    lock.announce(&address)?;
+    let (url, secret) = announce(&mut lock, &listener)?;
     let started = node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
     let link = first_link(&node, &started, &url).await?;
     let data_dir = &config.storage.data_dir;
@@ -448,6 +439,18 @@ async fn open(
         lease.close().await;
     }
     opened.with_context(|| format!("cannot open {}", data_dir.display()))
+}
+
+/// Announces the server's address to commands on this machine. Returns its URL, and the secret of the commands.
+fn announce(
+    lock: &mut DirectoryLock,
+    listener: &TcpListener,
+) -> anyhow::Result<(String, Arc<str>)> {
+    let url = format!("http://{}", listener.local_addr()?);
+    let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
+    let (pid, own) = (std::process::id(), secret.to_string());
+    lock.announce(&ServerAddress { pid, url: url.clone(), secret: own })?;
+    Ok((url, secret))
 }
 
 /// Two handles on one socket.

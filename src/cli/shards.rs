@@ -10,9 +10,8 @@ use tokio::time::sleep;
 
 use weir_app::lease::{self, DEAD_AFTER, Taking};
 use weir_base::clock::Clock;
-use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
-use weir_base::config::metadata::MetadataUrl;
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 use weir_event::id::ShardId;
 use weir_metadata::Metadata;
 use weir_metadata::leases::Lease;
@@ -28,9 +27,12 @@ pub struct ShardsArgs {
     /// What to do.
     #[command(subcommand)]
     pub action: Action,
-    /// The settings of the servers: `storage-url` and `metadata-url` say which cluster it is about.
+    /// Bucket of the servers, as `s3://bucket/prefix`
+    #[arg(long, env = "WEIR_STORAGE_URL", value_parser = BucketUrl::parse, global = true)]
+    pub storage_url: Option<BucketUrl>,
+    /// Their database.
     #[command(flatten)]
-    pub settings: Config,
+    pub metadata: MetadataConfig,
 }
 
 /// What to do with shards.
@@ -64,13 +66,13 @@ pub enum Action {
 
 /// Adds shards. The first time nobody may serve: a server that runs takes the bucket for one shard.
 async fn add(
-    settings: &Config,
+    settings: &MetadataConfig,
     (url, bucket): (&MetadataUrl, &BucketUrl),
     count: u16,
     clock: &Clock,
 ) -> anyhow::Result<()> {
     let access = MetadataAccess::Write;
-    let metadata = Metadata::connect(&settings.metadata, url, clock.clone(), access).await?;
+    let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
     let all = match metadata.shards().await?.len() {
         0 | 1 => match lease::take(settings, url, (bucket, ShardId::FIRST), clock).await? {
             Taking::Taken(held) => {
@@ -105,10 +107,9 @@ struct Cluster {
 ///
 /// The error message for the user.
 pub async fn run(args: ShardsArgs, clock: Clock) -> anyhow::Result<()> {
-    let ShardsArgs { action, settings } = args;
-    let url = settings.metadata.metadata_url.as_ref();
+    let ShardsArgs { action, storage_url: bucket, metadata: settings } = args;
+    let url = settings.metadata_url.as_ref();
     let url = url.context("--metadata-url (WEIR_METADATA_URL) is missing")?;
-    let bucket = settings.storage.bucket.storage_url.clone();
     let bucket = bucket.context("--storage-url (WEIR_STORAGE_URL) is missing")?;
     if let Action::Add { count } = action {
         return add(&settings, (url, &bucket), count, &clock).await;
@@ -117,7 +118,7 @@ pub async fn run(args: ShardsArgs, clock: Clock) -> anyhow::Result<()> {
         Action::List => MetadataAccess::Read,
         _ => MetadataAccess::Apart,
     };
-    let metadata = Metadata::connect(&settings.metadata, url, clock.clone(), access).await?;
+    let metadata = Metadata::connect(&settings, url, clock.clone(), access).await?;
     let cluster = Cluster { metadata, bucket, clock };
     let done = match action {
         Action::List | Action::Add { .. } => cluster.list().await,

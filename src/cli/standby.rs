@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::cli::client;
 use crate::cli::client::TlsArgs;
-use crate::cli::process::{THREADS_END, create_private, guide, stop_signal};
+use crate::cli::process::{THREADS_END, create_private, end_persons, guide, stop_signal};
 use weir_app::error::OpenError;
 use weir_app::lease::Held;
 use weir_app::node::{Process, Runtimes};
@@ -49,9 +49,6 @@ const FOLLOW_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 
 /// Time for which a server has to have followed for the next attempt to be a first one.
 const FOLLOWED_WELL: Duration = Duration::from_secs(60);
-
-/// Pause between attempts to close stores that are still read.
-const CLOSE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A server that stands by.
 pub(super) struct Standing<'a> {
@@ -276,14 +273,7 @@ async fn close(back: &Tasks, app: Option<App>) {
         tracing::warn!(%error, "threads of the follower did not end in time");
     }
     let Some(app) = app else { return };
-    loop {
-        let own = app.clone();
-        let stopped = tokio::task::spawn_blocking(move || own.stop_following()).await;
-        if matches!(stopped, Ok(Ok(()))) {
-            break;
-        }
-        tokio::time::sleep(CLOSE_PAUSE).await;
-    }
+    end_persons(app.shard.identities.clone()).await;
     app.node.metadata.close().await;
 }
 

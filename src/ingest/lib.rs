@@ -3,7 +3,8 @@
 //! [`Pipeline::accept`] is the whole write path; read it first. `prepare` turns bytes into columns
 //! (pure, on the CPU pool). `commit` makes them durable in the WAL and publishes them (one thread).
 //! `projector` updates persons and definitions (one thread). `replay` applies the WAL at start.
-//! `feedback` records ingestion warnings for senders. `following` applies what another process accepts.
+//! `feedback` records ingestion warnings for senders. `following` applies what another process accepts. `locate`
+//! finds the project of a body for whoever decides which log it goes to.
 //! What may not live here: HTTP, the shapes of answers, files.
 
 pub mod activity;

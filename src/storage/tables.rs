@@ -24,7 +24,7 @@ use weir_disk::Disk;
 /// Directory of the tables in a data directory.
 const DIRECTORY: &str = "tables";
 
-/// The place of all tables of a server.
+/// The place of all tables of a shard.
 #[derive(Clone, Debug)]
 pub struct Tables {
     place: TablesRoot,

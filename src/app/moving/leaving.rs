@@ -69,7 +69,7 @@ impl Leaving {
             return refused(format!("{url} has several shards, and a data directory has one"));
         }
         let data_dir = config.storage.data_dir.as_path();
-        let lease = match lease::take(config, metadata, (url, SHARD), clock).await? {
+        let lease = match lease::take(&config.metadata, metadata, (url, SHARD), clock).await? {
             Taking::Taken(lease) => lease,
             Taking::Served => {
                 return refused(format!(

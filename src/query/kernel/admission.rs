@@ -45,7 +45,7 @@ pub(crate) enum Work {
     Long,
 }
 
-/// The query slots of one engine.
+/// The query slots of a process, whatever engines it has.
 #[derive(Debug)]
 pub(crate) struct Admission {
     all: Arc<Semaphore>,
