@@ -81,6 +81,22 @@ pub fn next_step(seen: &Seen<'_>) -> Option<Step> {
     prepared(seen).or_else(|| taken(seen)).or_else(|| moved(seen))
 }
 
+/// Whether no node has a step to take. `shards` are as somebody sees them who is no node: they have another owner, or nobody.
+pub fn is_steady(nodes: &[Node], shards: &[Shard]) -> bool {
+    nodes.iter().all(|Node { url, .. }| {
+        let seen = |shard: &Shard| {
+            let owner = match &shard.owner {
+                Owner::Other(owner) if owner == url => Owner::This(Duration::ZERO),
+                Owner::Nobody(_) => Owner::Nobody(WISH_MAX),
+                owner => owner.clone(),
+            };
+            Shard { owner, ..shard.clone() }
+        };
+        let shards: Vec<Shard> = shards.iter().map(seen).collect();
+        next_step(&Seen { own: url, nodes, shards: &shards }).is_none()
+    })
+}
+
 impl Seen<'_> {
     /// The nodes that may have shards.
     fn takers(&self) -> impl Iterator<Item = &Node> {

@@ -6,6 +6,7 @@
 //! take over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -54,6 +55,8 @@ pub struct Held {
     proved_at: Arc<AsyncMutex<Option<Duration>>>,
     /// Set once the log is open.
     rivals: Arc<ArcSwapOption<Rivals>>,
+    /// Whether the shard is open, for others to see.
+    is_open: Arc<AtomicBool>,
     lost: Arc<watch::Sender<bool>>,
 }
 
@@ -198,6 +201,7 @@ impl Held {
             proved_at: Arc::default(),
             metadata,
             rivals: Arc::default(),
+            is_open: Arc::default(),
             lost: Arc::new(watch::Sender::new(false)),
         }
     }
@@ -209,7 +213,9 @@ impl Held {
     /// PostgreSQL cannot be used.
     pub(super) async fn renew(&self) -> Result<bool, MetadataError> {
         let began = self.clock.monotonic();
-        let renewed = self.metadata.renew_lease(&self.name, &self.holder.name).await?;
+        let (name, holder) = (&self.name, &self.holder.name);
+        let is_open = self.is_open.load(Ordering::Relaxed);
+        let renewed = self.metadata.renew_lease(name, holder, is_open).await?;
         self.note(renewed, began);
         Ok(renewed)
     }
@@ -353,6 +359,11 @@ impl Held {
     /// From now on also checks the log for a rival while PostgreSQL is unavailable.
     pub fn watch_log(&self, rivals: Rivals) {
         self.rivals.store(Some(Arc::new(rivals)));
+    }
+
+    /// Tells others, with each renewal from now on, that the shard is open.
+    pub fn tell_open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
     }
 
     async fn is_taken_over(&self) -> bool {

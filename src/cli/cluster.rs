@@ -396,6 +396,7 @@ impl Coordinator {
                     if let Some(rivals) = app.shard.rivals() {
                         held.watch_log(rivals);
                     }
+                    held.tell_open();
                     let since = base.clock.monotonic();
                     Event::Opened(shard, Box::new(Open { since, app, held, tasks, renewal }))
                 }

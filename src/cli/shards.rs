@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::sleep;
 
+use weir_app::assignment::{self, Node, Owner, Shard};
+use weir_app::beats::Beats;
 use weir_app::lease::{self, DEAD_AFTER, Taking};
 use weir_base::clock::Clock;
 use weir_base::config::bucket::BucketUrl;
@@ -17,6 +19,7 @@ use weir_metadata::Metadata;
 use weir_metadata::leases::Lease;
 use weir_metadata::nodes::NodeRow;
 use weir_metadata::postgres::MetadataAccess;
+use weir_metadata::shards::ShardRow;
 
 /// Time between two looks whether a move has ended.
 const LOOK: Duration = Duration::from_millis(250);
@@ -54,6 +57,8 @@ pub enum Action {
         /// URL of the node, as in the list
         node: String,
     },
+    /// Wait until every shard is served, and none is to move
+    Wait,
     /// Let a node give all its shards to the others, and take none
     Drain {
         /// URL of the node, as in the list
@@ -101,6 +106,15 @@ struct Cluster {
     clock: Clock,
 }
 
+/// What a command has seen since it looks: nobody is there whose beat stands still.
+#[derive(Default)]
+struct Watch {
+    /// The leases as they were at first.
+    first: BTreeMap<ShardId, Lease>,
+    leases: Beats<ShardId>,
+    nodes: Beats<String>,
+}
+
 /// Lists or changes shards.
 ///
 /// # Errors
@@ -115,13 +129,14 @@ pub async fn run(args: ShardsArgs, clock: Clock) -> anyhow::Result<()> {
         return add(&settings, (url, &bucket), count, &clock).await;
     }
     let access = match action {
-        Action::List => MetadataAccess::Read,
+        Action::List | Action::Wait => MetadataAccess::Read,
         _ => MetadataAccess::Apart,
     };
     let metadata = Metadata::connect(&settings, url, clock.clone(), access).await?;
     let cluster = Cluster { metadata, bucket, clock };
     let done = match action {
         Action::List | Action::Add { .. } => cluster.list().await,
+        Action::Wait => cluster.wait().await,
         Action::Move { shard, node } => cluster.move_to(ShardId(shard), &node).await,
         Action::Drain { node, undo } => cluster.drain(&node, !undo).await,
     };
@@ -188,6 +203,55 @@ impl Cluster {
             }
             sleep(LOOK).await;
         }
+    }
+
+    /// Waits until every shard is served, and none is to move; tells what it waits for.
+    async fn wait(&self) -> anyhow::Result<()> {
+        let mut watch = Watch { first: self.leases().await?, ..Watch::default() };
+        let mut told = String::new();
+        loop {
+            let (nodes, shards) = self.seen(&mut watch).await?;
+            let served = shards.iter().filter(|shard| matches!(shard.owner, Owner::Other(_)));
+            let (count, served, all) = (nodes.len(), served.count(), shards.len());
+            let is_steady = assignment::is_steady(&nodes, &shards);
+            if served == all && is_steady {
+                writeln!(std::io::stdout(), "{count} nodes serve {all} shards")?;
+                return Ok(());
+            }
+            let why = if is_steady { "no node has room for more" } else { "some are to move" };
+            let now = format!("waits: {count} nodes serve {served} of {all} shards, {why}");
+            if now != told {
+                writeln!(std::io::stderr(), "{now}")?;
+                told = now;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The nodes that may be there, and the shards, which have an owner once that has renewed an open lease.
+    async fn seen(&self, watch: &mut Watch) -> anyhow::Result<(Vec<Node>, Vec<Shard>)> {
+        let (rows, leases) = (self.metadata.shards().await?, self.leases().await?);
+        let (registered, now) = (self.metadata.nodes().await?, self.clock.monotonic());
+        let mut nodes = Vec::new();
+        for NodeRow { url, beat, is_draining, shards_max, .. } in registered {
+            if watch.nodes.still(&url, beat, now) < DEAD_AFTER {
+                nodes.push(Node { url, is_draining, shards_max });
+            }
+        }
+        let shard = |ShardRow { shard, wanted, ready }: ShardRow| {
+            let lease = leases.get(&shard).filter(|lease| {
+                let is_renewed = watch.first.get(&shard) != Some(lease);
+                let still = watch.leases.still(&shard, lease.beat, now);
+                lease.is_open && is_renewed && still < DEAD_AFTER
+            });
+            let owner = match lease {
+                Some(lease) => Owner::Other(lease.url.clone()),
+                None => Owner::Nobody(Duration::ZERO),
+            };
+            Shard { id: shard, owner, wanted, ready }
+        };
+        let shards = rows.into_iter().map(shard).collect();
+        Ok((nodes, shards))
     }
 
     async fn is_known(&self, node: &str) -> anyhow::Result<()> {

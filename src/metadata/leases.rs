@@ -20,27 +20,34 @@ pub struct Lease {
     pub url: String,
     /// Secret with which it takes them.
     pub secret: String,
+    /// Whether the holder has opened what it has the lease of.
+    pub is_open: bool,
 }
+
+/// The columns of a row: holder, beat, URL, secret, and who has opened it.
+type Row = (String, i64, String, String, String);
 
 impl Lease {
     /// The lease of a row.
-    fn read(holder: String, beat: i64, mut url: String, mut secret: String) -> Self {
+    fn read((holder, beat, mut url, mut secret, opened_by): Row) -> Self {
         // A server of an earlier version takes a lease without changing these.
         if !secret.starts_with(&holder) {
             (url, secret) = (String::new(), String::new());
         }
-        Self { holder, beat, url, secret }
+        let is_open = !holder.is_empty() && opened_by == holder;
+        Self { holder, beat, url, secret, is_open }
     }
 }
 
 /// Without the secret.
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { holder, beat, url, secret: _ } = self;
+        let Self { holder, beat, url, secret: _, is_open } = self;
         f.debug_struct("Lease")
             .field("holder", holder)
             .field("beat", beat)
             .field("url", url)
+            .field("is_open", is_open)
             .finish_non_exhaustive()
     }
 }
@@ -71,11 +78,8 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn lease(&self, name: &str) -> Result<Option<Lease>, MetadataError> {
-        let select = "SELECT holder, beat, url, secret FROM leases WHERE name = $1";
-        let select = sql::query_as(select).bind(name);
-        let row: Option<(String, i64, String, String)> =
-            select.fetch_optional(&mut self.shared.db.reader().await?).await?;
-        Ok(row.map(|(holder, beat, url, secret)| Lease::read(holder, beat, url, secret)))
+        let found = self.leases(&[name.to_owned()]).await?;
+        Ok(found.into_iter().next().map(|(_, lease)| lease))
     }
 
     /// Reads the leases with these names, by name, with one statement; a name that nobody has ever had is left out. Names
@@ -88,14 +92,16 @@ impl Metadata {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let mut select =
-            Builder::new("SELECT name, holder, beat, url, secret FROM leases WHERE name IN ");
+        let mut select = Builder::new(
+            "SELECT name, holder, beat, url, secret, opened_by FROM leases WHERE name IN ",
+        );
         select.push_list(names).push(" ORDER BY name");
         let select = select.build_as();
-        let rows: Vec<(String, String, i64, String, String)> =
+        let rows: Vec<(String, String, i64, String, String, String)> =
             select.fetch_all(&mut self.shared.db.reader().await?).await?;
-        let lease =
-            |(name, holder, beat, url, secret)| (name, Lease::read(holder, beat, url, secret));
+        let lease = |(name, holder, beat, url, secret, opened_by)| {
+            (name, Lease::read((holder, beat, url, secret, opened_by)))
+        };
         Ok(rows.into_iter().map(lease).collect())
     }
 
@@ -128,14 +134,21 @@ impl Metadata {
         Ok(taken.execute(&mut self.shared.db.apart().await?).await? > 0)
     }
 
-    /// Renews a lease. Returns whether the holder still has it.
+    /// Renews a lease, and notes whether the holder has opened what it has the lease of. Returns whether it still has it.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub async fn renew_lease(&self, name: &str, holder: &str) -> Result<bool, MetadataError> {
-        let renew = sql::query("UPDATE leases SET beat = beat + 1 WHERE name = $1 AND holder = $2");
-        let renew = renew.bind(name).bind(holder);
+    pub async fn renew_lease(
+        &self,
+        name: &str,
+        holder: &str,
+        is_open: bool,
+    ) -> Result<bool, MetadataError> {
+        let renew = "UPDATE leases SET beat = beat + 1, opened_by = $3
+             WHERE name = $1 AND holder = $2";
+        let opened_by = if is_open { holder } else { "" };
+        let renew = sql::query(renew).bind(name).bind(holder).bind(opened_by);
         Ok(renew.execute(&mut self.shared.db.apart().await?).await? > 0)
     }
 

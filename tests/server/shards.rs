@@ -104,18 +104,30 @@ impl Cluster {
         pages.flat_map(shards).collect()
     }
 
-    /// Waits until the nodes that run have divided all shards, and none moves.
+    /// Whether the nodes that run have divided all shards, and none moves.
+    fn is_settled(&self) -> bool {
+        let wished = "SELECT count(*) FROM shards WHERE wanted <> ''";
+        let all = "SELECT count(*) FROM shards";
+        let (counts, all) = (self.counts(), self.common.metadata(all));
+        let (most, fewest) = (counts.iter().max(), counts.iter().min());
+        let is_even = most.zip(fewest).is_some_and(|(most, fewest)| most - fewest <= 1);
+        is_even
+            && counts.iter().sum::<usize>().to_string() == all
+            && self.common.metadata(wished) == "0"
+            && self.open().len().to_string() == all
+    }
+
+    /// Waits until it is settled.
     fn settle(&self) {
-        let settled = patiently(|| {
-            let wished = "SELECT count(*) FROM shards WHERE wanted <> ''";
-            let all = "SELECT count(*) FROM shards";
-            let (counts, all) = (self.counts(), self.common.metadata(all));
-            let is_divided = counts.iter().sum::<usize>().to_string() == all
-                && counts.iter().max()? - counts.iter().min()? <= 1;
-            let is_rest = is_divided && self.common.metadata(wished) == "0";
-            (is_rest && self.open().len().to_string() == all).then_some(())
-        });
+        let settled = patiently(|| self.is_settled().then_some(()));
         assert!(settled.is_some(), "{:?}\n{:?}", self.counts(), self.shards(&["list"]));
+    }
+
+    /// Lets the command wait, after which it is settled.
+    fn wait(&self) {
+        let told = self.told(&["wait"]);
+        assert!(told.contains(" nodes serve "), "{told}");
+        assert!(self.is_settled(), "{:?}\n{:?}", self.counts(), self.shards(&["list"]));
     }
 
     /// A project in each of so many shards, made through all nodes.

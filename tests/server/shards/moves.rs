@@ -57,7 +57,7 @@ fn nodes_come_and_go() {
         let line = list.lines().rfind(|line| line.starts_with(&url)).expect("a line");
         assert!(line.ends_with("0  drains"), "{list}");
         assert_eq!(cluster.told(&["drain", &url, "--undo"]), format!("{url} takes shards again\n"));
-        cluster.settle();
+        cluster.wait();
         let unknown = cluster.shards(&["drain", "http://127.0.0.1:1"]);
         assert!(!unknown.status.success(), "{unknown:?}");
         // A new one gets its share, and one that ends gives it away.
@@ -65,11 +65,11 @@ fn nodes_come_and_go() {
         new.begin();
         new.take_over();
         cluster.nodes.push(new);
-        cluster.settle();
+        cluster.wait();
         assert!(cluster.counts()[3] >= 1, "{:?}", cluster.counts());
         cluster.nodes[3].stop();
         cluster.nodes.pop();
-        cluster.settle();
+        cluster.wait();
         load.stop.store(true, Ordering::Relaxed);
     });
     assert!(load.reads.load(Ordering::Relaxed) > 20);
