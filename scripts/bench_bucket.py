@@ -256,6 +256,55 @@ def reads(services, place):
     for server in servers.values():
         server.end(signal.SIGKILL)
 
+def shards(services, place):
+    """Six projects on one server, and on three nodes with a shard for each, where two requests of three come to a node that has
+    not the shard. CPU time is that of the whole lives of all servers, at the same rate."""
+    projects, figures = 6, {1: [], 3: []}
+    for number in range(ROUNDS):
+        for nodes in figures:
+            prefix = f"shards-{nodes}-{number}"
+            settings = services.settings("log", prefix)
+            servers = [Server(place / f"{prefix}-{node}", settings) for node in range(nodes)]
+            if nodes > 1:
+                # Shards are added to a database that is there.
+                servers[0].start().ready().end()
+                shards = [WEIR, "shards"]
+                quiet = {"check": True, "env": os.environ | settings, "stdout": subprocess.DEVNULL}
+                subprocess.run([*shards, "add", str(projects - 1)], **quiet)
+            for server in servers:
+                server.start().ready()
+            if nodes > 1:
+                subprocess.run([*shards, "wait"], **quiet, stderr=subprocess.DEVNULL)
+            tokens = [TOKEN]
+            for project in range(1, projects):
+                status, made = ask(servers[0].port, "POST", "/api/organizations/@current/projects/", {"name": f"p{project}"})
+                if status != 201:
+                    sys.exit(f"{status}: {made[:500]!r}")
+                tokens.append(json.loads(made)["api_token"])
+            each = EVENTS // projects // nodes
+            for turn in range(nodes):
+                loads = []
+                for project, token in enumerate(tokens):
+                    port = servers[(turn + project) % nodes].port
+                    command = ["load", "--url", f"http://127.0.0.1:{port}", "--token", token, "--json", "--events", str(each)]
+                    command += ["--connections", "4", "--rate", str(RATE // projects)]
+                    loads.append(subprocess.Popen([WEIR, *command], stdout=subprocess.PIPE, text=True))
+                told = [json.loads(load.communicate()[0]) for load in loads]
+                if any(load["events_accepted"] != each for load in told):
+                    sys.exit(f"not all events were accepted: {told}")
+            alone = servers[0].load("--events", "400", "--batch", "1", "--connections", "1")
+            sent = each * projects * nodes
+            used = [server.end() * 1e6 / sent for server in servers]
+            figures[nodes].append((sum(used), max(used), alone["latency_ms"]["p50"]))
+            for server in servers:
+                server.lose_disk()
+    print(f"{'six projects, ' + str(EVENTS) + ' events':32}{'CPU-us/event':>14}{'of one':>8}{'largest':>9}{'of one':>8}"
+          f"{'one event, p50 ms':>19}")
+    base = statistics.median(used for used, _, _ in figures[1])
+    for nodes, rounds in figures.items():
+        used, largest, alone = (statistics.median(values) for values in zip(*rounds))
+        print(f"{str(nodes) + ' nodes':32}{used:14.2f}{used / base:8.2f}{largest:9.2f}{largest / base:8.2f}{alone:19.1f}")
+
 def main():
     place = Path(tempfile.mkdtemp(prefix="weir-bench."))
     # PostgreSQL runs as another user.
@@ -263,7 +312,8 @@ def main():
     services = Services(place)
     try:
         for part in dict.fromkeys(sys.argv[1:]):
-            {"ingest": ingest, "questions": questions, "takeover": takeover, "reads": reads}[part](services, place)
+            {"ingest": ingest, "questions": questions, "takeover": takeover, "reads": reads,
+             "shards": shards}[part](services, place)
     finally:
         services.end()
         shutil.rmtree(place)

@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use hyper::{Method, StatusCode};
 use tokio::sync::{Mutex, watch};
 
+use crate::cluster::locate::Located;
 use crate::forward::{Passed, Sending, Sent, Writer, misdirected, standing_by};
 use crate::handler::{Handler, Matched};
 use crate::public::Public;
@@ -145,10 +146,12 @@ impl Handler for Cluster {
             Route::Public(Public::Readiness) => self.readiness(),
             Route::Public(Public::Metrics) => self.metrics(),
             Route::Internal(what) => self.internal(*what, request).await,
-            Route::WrongMethod(_) | Route::Unknown => self.at(ShardId::FIRST, route, request).await,
+            Route::WrongMethod(_) | Route::Unknown => {
+                self.at(Located::nowhere(), route, request).await
+            }
             _ => {
-                let shard = self.shard_of(&route, &mut request).await;
-                self.at(shard, route, request).await
+                let located = self.located(&route, &mut request).await;
+                self.at(located, route, request).await
             }
         }
     }
@@ -156,7 +159,8 @@ impl Handler for Cluster {
 
 impl Cluster {
     /// Answers a request where the shard is.
-    async fn at(&self, shard: ShardId, route: Route, request: Request) -> Response {
+    async fn at(&self, located: Located, route: Route, request: Request) -> Response {
+        let shard = self.shard(located);
         let ends = self.node.clock.monotonic().saturating_add(WAIT_MAX);
         loop {
             match self.seats.get(shard) {
@@ -168,7 +172,9 @@ impl Cluster {
                 }
                 // The node that has passed it on asks whoever has the shard now.
                 Some(Seat::There(_)) if request.is_of_server => return misdirected(),
-                Some(Seat::There(owner)) => return self.there(shard, owner, request, ends).await,
+                Some(Seat::There(owner)) => {
+                    return self.there((shard, located), owner, request, ends).await;
+                }
                 // Also while this node opens it, whose lease others see already.
                 None if !self.awaited(shard, None, ends).await => return standing_by().into(),
                 None => {}
@@ -179,13 +185,13 @@ impl Cluster {
     /// Passes a request on to the node that has the shard, and to the next one if it has it no more.
     async fn there(
         &self,
-        shard: ShardId,
+        (shard, located): (ShardId, Located),
         mut owner: Writer,
         request: Request,
         ends: Duration,
     ) -> Response {
         let passed = match Passed::read(request, self.sending.body_max_bytes).await {
-            Ok(passed) => passed,
+            Ok(passed) => passed.located(located.to_header()),
             Err(problem) => return problem.into(),
         };
         loop {

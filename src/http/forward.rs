@@ -28,6 +28,9 @@ use weir_metadata::secrets::KeyHash;
 /// Header of a request that another server passes on, with the secret of the server that writes.
 pub(super) const NODE: HeaderName = HeaderName::from_static("x-weir-node");
 
+/// Header of a request that a node of a cluster passes on: what it knows of the project.
+pub(super) const LOCATED: HeaderName = HeaderName::from_static("x-weir-located");
+
 /// Longest time to ask for the position.
 const POSITION_MAX: Duration = Duration::from_millis(500);
 
@@ -237,7 +240,7 @@ impl Passed {
     pub(super) async fn read(request: Request, body_max_bytes: u64) -> Result<Self, Problem> {
         let path = request.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let mut headers = request.headers;
-        for name in OF_CONNECTION.into_iter().chain([FORWARDED, X_REAL_IP]) {
+        for name in OF_CONNECTION.into_iter().chain([FORWARDED, X_REAL_IP, LOCATED]) {
             headers.remove(name);
         }
         headers.insert(X_REQUEST_ID, request.request_id.to_header());
@@ -245,6 +248,12 @@ impl Passed {
         headers.insert(X_FORWARDED_FOR, client.map_err(|error| standing_by().because(&error))?);
         let body = request.body.read(body_max_bytes).await?;
         Ok(Self { method: request.method, path, headers, body })
+    }
+
+    /// The same with what this node knows of its project.
+    pub(super) fn located(mut self, located: HeaderValue) -> Self {
+        self.headers.insert(LOCATED, located);
+        self
     }
 }
 

@@ -226,6 +226,12 @@ impl Metadata {
         tx.rollback().await
     }
 
+    /// The version of the data that the snapshot has: of two servers with one database, the one with the higher number knows
+    /// all that the other one does.
+    pub fn data_version(&self) -> i64 {
+        self.shared.data_version.load(Ordering::Acquire)
+    }
+
     /// The number of definitions deleted or renamed since the start. When it changes, definitions
     /// written earlier by [`Metadata::upsert_definitions`] may be missing.
     pub fn forgotten(&self) -> u64 {

@@ -3,9 +3,12 @@
 
 use std::borrow::Cow;
 
+use hyper::header::HeaderValue;
+
 use crate::auth;
 use crate::cluster::Cluster;
 use crate::fields::Fields;
+use crate::forward::LOCATED;
 use crate::operation::Root;
 use crate::public::Public;
 use crate::request::Request;
@@ -26,9 +29,56 @@ enum Named {
     Nothing,
 }
 
+/// The project of a request, if it is known, and the version of the metadata of the node that has looked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    project: Option<ProjectId>,
+    version: i64,
+}
+
+impl Located {
+    /// A request about no project.
+    pub(super) const fn nowhere() -> Self {
+        Self { project: None, version: 0 }
+    }
+
+    /// For the node that the request is passed on to.
+    pub(super) fn to_header(self) -> HeaderValue {
+        let project = self.project.map_or(String::new(), |project| project.to_string());
+        // Digits and a point are allowed in headers.
+        HeaderValue::try_from(format!("{}.{project}", self.version))
+            .unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// What the node says that passes the request on.
+    fn told(request: &Request) -> Option<Self> {
+        let told = request.headers.get(LOCATED).filter(|_| request.is_of_server)?;
+        let (version, project) = told.to_str().ok()?.split_once('.')?;
+        let project = match project {
+            "" => None,
+            project => Some(ProjectId(project.parse().ok()?)),
+        };
+        Some(Self { project, version: version.parse().ok()? })
+    }
+}
+
 impl Cluster {
-    /// The shard of a request.
-    pub(super) async fn shard_of(&self, route: &Route, request: &mut Request) -> ShardId {
+    /// The shard of a project.
+    pub(super) fn shard(&self, Located { project, .. }: Located) -> ShardId {
+        let snapshot = self.node.metadata.snapshot();
+        let project = project.and_then(|project| snapshot.project(project));
+        project.map_or(ShardId::FIRST, |project| project.shard)
+    }
+
+    /// The project of a request.
+    pub(super) async fn located(&self, route: &Route, request: &mut Request) -> Located {
+        // Another node has looked. This one has to know whatever that one did.
+        if let Some(located) = Located::told(request) {
+            if self.node.metadata.data_version() < located.version {
+                self.refresh().await;
+            }
+            return located;
+        }
         // What people and programs edit is read as of now, whichever node they edited it on.
         if matches!(route, Route::Managed(_) | Route::Page(_)) {
             self.refresh().await;
@@ -38,12 +88,11 @@ impl Cluster {
             self.refresh_for_unknown().await;
             named = self.named(route, request).await;
         }
-        let snapshot = self.node.metadata.snapshot();
         let project = match named {
-            Named::Project(Some(project)) => snapshot.project(project),
-            Named::Project(None) | Named::Nothing => None,
+            Named::Project(project) => project,
+            Named::Nothing => None,
         };
-        project.map_or(ShardId::FIRST, |project| project.shard)
+        Located { project, version: self.node.metadata.data_version() }
     }
 
     /// The shard of a command that asks about a project: of its body, or of the query; without one it is the first.
@@ -56,9 +105,8 @@ impl Cluster {
             },
         };
         self.refresh().await;
-        let snapshot = self.node.metadata.snapshot();
-        let project = snapshot.project(ProjectId(project.unwrap_or(1)));
-        project.map_or(ShardId::FIRST, |project| project.shard)
+        let project = Some(ProjectId(project.unwrap_or(1)));
+        self.shard(Located { project, ..Located::nowhere() })
     }
 
     async fn named(&self, route: &Route, request: &mut Request) -> Named {
