@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::migrate::Migrate;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
@@ -135,6 +136,9 @@ async fn prepare(mut connection: PgConnection, place: &str) -> Result<(), Metada
         let problem = format!("has the encoding {encoding}: create one with ENCODING 'UTF8'");
         return Err(MetadataError::Unfit { place: place.to_owned(), problem });
     }
+    // Of servers that start at once on an empty database, one makes the schema and all that is in it. The lock is that of the
+    // migrations, which takes it once more; it ends with the connection.
+    connection.lock().await.map_err(unmigrated)?;
     let has_schema = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'weir')";
     let has_schema: bool =
         sqlx::query_scalar(has_schema).fetch_one(&mut connection).await.map_err(failed)?;

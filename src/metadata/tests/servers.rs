@@ -16,6 +16,21 @@ async fn on_postgres() -> Bench {
     Bench::started_at(Backend::Database(Database::new().await)).await
 }
 
+/// Goal: servers that start at once on an empty database all find it ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn servers_start_at_once_on_an_empty_database() {
+    for _ in 0..5 {
+        let place = Backend::Database(Database::new().await);
+        let open =
+            async || place.open(Clock::test(START)).await.map(|metadata| metadata.snapshot());
+        let (a, b, c, d) = tokio::join!(open(), open(), open(), open());
+        let first = a.expect("a server");
+        for other in [b, c, d] {
+            assert_eq!(other.expect("another server"), first);
+        }
+    }
+}
+
 /// Goal: no edit is lost, and each is in the log of changes, when two servers edit the same flags of one
 /// project, new ones among them. Method: each edit raises the version by one and leaves an entry, so that the
 /// numbers of both have to be that of the edits; an edit that another one overtook is refused and tried again.
