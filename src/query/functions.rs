@@ -13,6 +13,7 @@ mod elements;
 pub(super) mod json;
 pub(super) mod json_last;
 pub(super) mod json_property;
+mod json_raw;
 pub(super) mod json_written;
 mod lambdas;
 pub(super) mod local_time;
@@ -60,7 +61,14 @@ const ALL: [&[Own]; 8] = [
 ///
 /// The session refuses one of them: a bug.
 pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
-    for own in ALL.into_iter().flatten().cloned().map(Own::function).chain(overloads()) {
+    for own in ALL
+        .into_iter()
+        .flatten()
+        .cloned()
+        .map(Own::function)
+        .chain(overloads())
+        .chain([json_raw::function()])
+    {
         session.register_udf(Arc::new(own))?;
     }
     for function in lambdas::all() {

@@ -98,6 +98,12 @@ fn functions_of_clickhouse_are_answered() {
                 json!([[3, 3.0, 2.75, 4.0]]),
             ),
             (
+                // JSON and a text that the engine has in another form.
+                "SELECT t, count() FROM (SELECT JSONExtractRaw(properties, 'plan') AS t FROM events \
+                 UNION ALL SELECT event FROM events WHERE event = 'buy') GROUP BY t HAVING count() > 1 ORDER BY t",
+                json!([["\"pro\"", 2], ["buy", 4]]),
+            ),
+            (
                 // What percentile_cont of DataFusion rounds.
                 "SELECT quantile(0.1)(n) FROM (SELECT 10 AS n UNION ALL SELECT 30)",
                 json!([[12.0]]),
