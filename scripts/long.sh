@@ -2,7 +2,7 @@
 # The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
 # or how questions are answered runs them; further words name one of the parts.
 #
-#   scripts/long.sh [explore|images|outages|followers|shards|oracle|jdbc|engines]...
+#   scripts/long.sh [explore|images|outages|followers|shards|answers|oracle|jdbc|engines]...
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
@@ -10,6 +10,8 @@
 #             log in it (minutes)
 #   followers an hour of kills and hangs of three servers, of which two follow the one that writes
 #   shards    an hour of kills, hangs and ends in order of three nodes with six shards
+#   answers   2,000 questions of each kind and of SQL, asked of one server, of one that follows, and of any node of a cluster
+#             (half an hour)
 #   jdbc      the driver of PostgreSQL for Java, for which a JDK is installed (a minute)
 #   engines   ClickHouse and Spark over the tables, for which 1.4 GB and a JRE are installed (minutes)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
@@ -22,7 +24,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
 server() { cargo test --release --locked --test server -- "$@"; }
 
-[ $# -gt 0 ] || set -- explore images outages followers shards oracle jdbc engines
+[ $# -gt 0 ] || set -- explore images outages followers shards answers oracle jdbc engines
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
@@ -35,6 +37,7 @@ for part in "$@"; do
         ;;
     followers) WEIR_TEST_FOLLOWERS_OUTAGE_SECONDS=3600 server followers::faults_hide_no_write ;;
     shards) WEIR_TEST_SHARDS_OUTAGE_SECONDS=3600 server shards::faults ;;
+    answers) WEIR_ORACLE_QUESTIONS=2000 server shards::answers ;;
     jdbc)
         jar=/usr/share/java/postgresql.jar
         if ! command -v javac >/dev/null || [ ! -e "$jar" ]; then

@@ -81,6 +81,9 @@ class Settings:
         # How much later hours begin than in UTC.
         self.phase = HOUR // 4 * 3 if self.zone == "Asia/Kathmandu" else 0
 
+    def body(self):
+        return {"timezone": self.zone, "week_start_day": int(self.is_monday_first)}
+
 
 class Entity:
     """Events of a name that match filters."""

@@ -65,8 +65,7 @@ class Sent:
     def settle(self):
         """Other settings of the project."""
         settings = Settings(pick)
-        body = {"timezone": settings.zone, "week_start_day": int(settings.is_monday_first)}
-        request("PATCH", f"/api/projects/{self.id}/", body)
+        request("PATCH", f"/api/projects/{self.id}/", settings.body())
         return settings
 
     def ask(self, question):

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::funnels::{Asked, FIRST_DAY, IDS, OFFSET, World, persons, start_with};
 use crate::harness::TestServer;
-use crate::oracle::{SEED, fresh_seed, questions_asked};
+use crate::oracle::{QUESTIONS, SEED, fresh_seed, questions_asked};
 use crate::support::world::{DAY, HOUR, QUERY};
 
 const LEGACY: &str = "/api/projects/@current/insights/funnel/correlation/";
@@ -207,7 +207,7 @@ fn questions(
 #[test]
 fn correlations_equal_counts_of_sets_of_persons() {
     let (mut asked, mut answers) = (0, 0);
-    let most = questions_asked();
+    let most = questions_asked(QUESTIONS);
     // A fixed world, and a fresh one.
     for seed in [61, fresh_seed()] {
         eprintln!("{SEED}={seed}");

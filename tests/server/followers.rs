@@ -22,7 +22,7 @@ use crate::workers;
 const FOLLOWS: &str = "follows the server that writes";
 
 /// Starts a server that stands by, and waits until it follows.
-fn follower(common: &Common) -> TestServer {
+pub(crate) fn follower(common: &Common) -> TestServer {
     let mut server = common.server();
     server.stand_by();
     follows(&server, 1);

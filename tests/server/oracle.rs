@@ -4,7 +4,7 @@
 //! Each test asks about a fixed world and about a fresh one, whose seed it prints. `WEIR_ORACLE_SEED` repeats a run, and
 //! `WEIR_ORACLE_QUESTIONS` says how many questions of each kind are asked.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::harness::{KEY, TOKEN, TestServer, binary};
 use crate::sdk::tools;
 
 /// Questions of each kind about both worlds together.
-const QUESTIONS: u64 = 2000;
+pub(crate) const QUESTIONS: u64 = 2000;
 
 /// The setting that repeats a fresh world.
 pub(crate) const SEED: &str = "WEIR_ORACLE_SEED";
@@ -32,9 +32,9 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// How many questions of each kind are asked.
-pub(crate) fn questions_asked() -> u64 {
-    setting("WEIR_ORACLE_QUESTIONS").unwrap_or(QUESTIONS)
+/// How many questions of each kind are asked, so many if the environment does not say it.
+pub(crate) fn questions_asked(otherwise: u64) -> u64 {
+    setting("WEIR_ORACLE_QUESTIONS").unwrap_or(otherwise)
 }
 
 /// The seed of a fresh world.
@@ -42,15 +42,18 @@ pub(crate) fn fresh_seed() -> u64 {
     setting(SEED).unwrap_or_else(|| rand::random::<u32>().into())
 }
 
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/run.py")
+/// A script of `tests/oracle`.
+pub(crate) fn script(name: &str) -> Command {
+    let mut command = Command::new(tools().join("readers/bin/python"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name));
+    command
 }
 
 /// What was found in the world of a seed.
 fn compared(kind: &str, seed: u64, questions: u64) -> Value {
     let server = TestServer::start_with(&[("WEIR_LOG", "warn")]);
-    let mut command = Command::new(tools().join("readers/bin/python"));
-    command.arg(script()).args([kind, &server.url(), TOKEN, KEY]).arg(binary());
+    let mut command = script("run.py");
+    command.args([kind, &server.url(), TOKEN, KEY]).arg(binary());
     command.arg(server.data_dir()).args([seed.to_string(), questions.to_string()]);
     let output = command.stderr(Stdio::inherit()).output().expect("run.py starts");
     assert!(output.status.success(), "{kind} {seed}: {}", output.status);
@@ -59,7 +62,7 @@ fn compared(kind: &str, seed: u64, questions: u64) -> Value {
 }
 
 fn check(kind: &str, filled_min_percent: u64) {
-    let (mut left, seed) = (questions_asked(), fresh_seed());
+    let (mut left, seed) = (questions_asked(QUESTIONS), fresh_seed());
     eprintln!("{SEED}={seed}");
     let half = left.div_ceil(2);
     for seed in [7].into_iter().chain(seed..) {

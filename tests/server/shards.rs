@@ -1,6 +1,7 @@
 //! A cluster of nodes with many shards: any node takes any request, shards move and their nodes die, and nothing is lost or
 //! stored twice.
 
+mod answers;
 mod everywhere;
 mod faults;
 mod hostile;
@@ -147,6 +148,14 @@ impl Cluster {
         let url = self.owners().remove(&shard).expect("an owner");
         let find = |is_owner: bool| self.nodes.iter().find(|node| (node.url() == url) == is_owner);
         (find(true).expect("the owner"), find(false).expect("another node"))
+    }
+
+    /// Moves the shard of a project to a node that does not have it.
+    fn moved(&self, project: &Project) {
+        self.settle();
+        let to = self.sides(project).1.url();
+        let shard = format!("SELECT shard FROM projects WHERE id = {}", project.id);
+        self.told(&["move", &self.common.metadata(&shard), &to]);
     }
 
     fn has_not_panicked(&self) {
