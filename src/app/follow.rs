@@ -11,8 +11,8 @@ use crate::log::{OpenLog, pauses};
 use crate::maintenance::usage;
 use crate::node::Process;
 use crate::shard::{Shard, Stores};
-use crate::tables;
 use crate::tables::TablesAccess;
+use crate::{App, tables};
 use weir_base::tasks::{Pause, TaskError};
 use weir_disk::{Disk, OsDisk};
 use weir_identity::limits::Limits;
@@ -26,6 +26,33 @@ const LOG_LOOK: Duration = Duration::from_millis(250);
 
 /// Time between two looks for new files. Rows that are in them are in memory until then.
 const FILES_LOOK: Duration = Duration::from_secs(1);
+
+/// Longest time to learn what is newest, after which the server that writes is asked.
+const NEWEST_MAX: Duration = Duration::from_secs(3);
+
+impl App {
+    /// Whether everything that any server acknowledged before the call can be read here. A server that follows none has it.
+    pub async fn is_newest(&self) -> bool {
+        let Some(following) = self.shard.pipeline.following() else { return true };
+        // Who comes now need not wait until it fails again.
+        if following.is_failing() {
+            return false;
+        }
+        let newest = async {
+            let looked = following.look().await.map_err(|error| error.to_string());
+            looked?;
+            self.engine.wait().await.map_err(|error| error.to_string())
+        };
+        match tokio::time::timeout(NEWEST_MAX, newest).await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(error, "a read goes to the server that writes");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
 
 impl Stores {
     /// Opens the stores of a shard in a bucket that another server writes. `None` if there is nothing to follow yet.

@@ -3,7 +3,6 @@
 //! newest, requests go there as well; where nobody can be reached, they are refused.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use hyper::Method;
@@ -17,11 +16,7 @@ use crate::router::{Route, Router};
 use crate::routes::{health, pages};
 use crate::standby;
 use crate::standby::Standby;
-use weir_app::App;
 use weir_event::json;
-
-/// Longest time to learn what is newest, after which the server that writes is asked.
-const LOOK_MAX: Duration = Duration::from_secs(3);
 
 /// Largest body of a query that is looked into before it is answered. A larger one is no query of a client that polls.
 const QUERY_MAX_BYTES: u64 = 1 << 20;
@@ -82,7 +77,7 @@ impl Handler for Follower {
                 let by = by(&route, &mut request).await;
                 let is_here = match by {
                     By::AnyState => true,
-                    By::NewestState => is_newest(router.app()).await,
+                    By::NewestState => router.app().is_newest().await,
                     By::Writer => false,
                 };
                 match is_here {
@@ -110,28 +105,6 @@ impl Follower {
             Some(forwarding) => forwarding.forward(request).await,
             None => standing_by().into(),
         }
-    }
-}
-
-/// Whether everything that was acknowledged before the call can be read here.
-async fn is_newest(app: &App) -> bool {
-    let Some(following) = app.shard.pipeline.following() else { return true };
-    // Who comes now need not wait until it fails again.
-    if following.is_failing() {
-        return false;
-    }
-    let newest = async {
-        let looked = following.look().await.map_err(|error| error.to_string());
-        looked?;
-        app.engine.wait().await.map_err(|error| error.to_string())
-    };
-    match tokio::time::timeout(LOOK_MAX, newest).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(error)) => {
-            tracing::debug!(error, "a read goes to the server that writes");
-            false
-        }
-        Err(_) => false,
     }
 }
 
