@@ -34,7 +34,8 @@
 //! server open a [`weir_app::copy::WorkingCopy`]. There is no global state.
 //!
 //! A port for clients of PostgreSQL ([`weir_pg::Port`]) is beside HTTP, if a build has it and the operator sets it: it takes
-//! the read path from step 3 on.
+//! the read path from step 3 on. It asks [`weir_pg::places`] where a project is read; a node of a cluster passes connections on
+//! to the one that has the shard, over HTTP ([`weir_http::cluster::sessions`]).
 //!
 //! Sockets are served by one asynchronous runtime. Queries run on another, on which insights, and the parts of pages
 //! that query, are computed, too ([`weir_query::kernel::engine::Engine::apart`]). Bodies are decoded, and large sets of
@@ -173,7 +174,8 @@
 //!   `tests/server/standby.rs`
 //! - Whatever any server of a bucket has acknowledged can be read through every other one right after, also while servers are
 //!   killed, hang and take over.
-//!   `storage/object_log/tests/followed.rs`, `storage/store/tests/followed.rs`, `tests/server/followers.rs`
+//!   `storage/object_log/tests/followed.rs`, `storage/store/tests/followed.rs`, `tests/server/followers.rs`,
+//!   `tests/server/shards/sessions.rs`
 //! - No log is left behind, on a disk or in a bucket, with acknowledged records that are nowhere else.
 //!   `tests/server/leaving.rs`
 //! - The bucket with the log and the database, as of one moment, are a backup of everything.

@@ -14,6 +14,8 @@ use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use tokio::net::TcpListener;
 
+use crate::cli::postgres;
+use crate::cli::postgres::Door;
 use crate::cli::process::{PIPELINE_DRAIN, THREADS_END, create_private, end_persons, guide};
 use crate::cli::standby::sending;
 use weir_app::assignment::{self, Owner, Seen, Step, next_step};
@@ -28,6 +30,7 @@ use weir_base::config::bucket::BucketUrl;
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::metrics::Metrics;
 use weir_event::id::ShardId;
+use weir_http::cluster::sessions::Gate;
 use weir_http::cluster::{Cluster, Seat, Seats};
 use weir_http::forward::Writer;
 use weir_http::limits::Limits;
@@ -123,22 +126,24 @@ struct Coordinator {
 /// Serves as a node until a signal to stop, and gives all shards away then.
 pub(super) async fn run(
     base: Foundations,
-    listener: TcpListener,
+    (listener, postgres): (TcpListener, Option<Door>),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let base = Arc::new(base);
     let front = Tasks::new(base.runtimes.main.clone());
     let seats = Arc::new(Seats::default());
-    let cluster = Cluster {
+    let cluster = Arc::new(Cluster {
         seats: Arc::clone(&seats),
         sending: sending(&base.config, &base.metrics)?,
         node: Arc::clone(&base.node),
         looked_at: tokio::sync::Mutex::default(),
-    };
+    });
+    let sessions = postgres::serve_node(&base.node, &cluster, postgres, &front);
+    let gate = Arc::new(Gate { cluster, sessions });
     let limits = Limits::new(&base.config.http, base.config.ingest.inflight_max_bytes.as_u64());
     let limits = limits.with_node_secret(Some(&base.identity.secret));
     let (own, clock, metrics) = (front.clone(), base.clock.clone(), Arc::clone(&base.metrics));
-    let serving = weir_http::serve(listener, limits, Arc::new(cluster), own, clock, metrics);
+    let serving = weir_http::serve(listener, limits, gate, own, clock, metrics);
     front.spawn("cluster", serving);
     let mut coordinator = Coordinator {
         base: Arc::clone(&base),
@@ -153,9 +158,7 @@ pub(super) async fn run(
     };
     coordinator.run(stop).await;
     front.shutdown().begin();
-    if let Err(error) = front.wait(base.config.http.drain_timeout).await {
-        tracing::warn!(%error, "requests were still running at the end of the drain time-out");
-    }
+    postgres::end(&front, base.config.http.drain_timeout).await;
     base.metadata.close().await;
     Ok(())
 }

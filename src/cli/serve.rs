@@ -275,7 +275,7 @@ async fn serve(start: Start, runtimes: Runtimes, clock: Clock) -> anyhow::Result
     let started = app.node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
     let link = first_link(&app.node, &started, &url).await?;
     // The parent process may have closed the pipe after the first line.
-    let postgres = postgres::listen_once_serving(&app.node.config, postgres).await?;
+    let postgres = postgres::listen_once_serving(&app.node.config, postgres, &clock).await?;
     if let Err(error) = greet(
         &url,
         postgres.as_ref().map(|door| &door.listener),
@@ -347,11 +347,9 @@ async fn serve_shards(
     runtimes: Runtimes,
     clock: Clock,
 ) -> anyhow::Result<()> {
-    let Start { keys, config, mut lock, listener, cluster: parts, .. } = start;
-    if config.postgres_port.postgres_listen.is_some() || parts.is_some() {
-        bail!(
-            "a node of a cluster with several shards has neither postgres-listen nor cluster-listen"
-        );
+    let Start { keys, config, mut lock, listener, postgres, cluster: parts, .. } = start;
+    if parts.is_some() {
+        bail!("a node of a cluster with several shards has no cluster-listen");
     }
     let Some(bucket) = config.storage.bucket.storage_url.clone() else {
         bail!("a node of a cluster needs storage-url");
@@ -360,6 +358,7 @@ async fn serve_shards(
     if own_url.is_empty() {
         bail!("a node of a cluster needs node-url, under which the other nodes reach it");
     }
+    let postgres = postgres::listen_once_serving(&config, postgres, &clock).await?;
     let metrics = Arc::new(Metrics::new());
     let back = Tasks::new(runtimes.main.clone());
     let cache = tables::cache(&config.storage, &metrics).context("cannot use the cache")?;
@@ -380,7 +379,8 @@ async fn serve_shards(
     let started = node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
     let link = first_link(&node, &started, &url).await?;
     let data_dir = &config.storage.data_dir;
-    if let Err(error) = greet(&url, None, link.as_deref(), (&started, data_dir)) {
+    let door = postgres.as_ref().map(|door| &door.listener);
+    if let Err(error) = greet(&url, door, link.as_deref(), (&started, data_dir)) {
         tracing::warn!(%error, "cannot write to standard output");
     }
     refresh_metadata(&back, node.metadata.clone());
@@ -400,7 +400,7 @@ async fn serve_shards(
         cache,
         build,
     };
-    shards::run(base, listener, stop).await?;
+    shards::run(base, (listener, postgres), stop).await?;
     back.shutdown().begin();
     if let Err(error) = back.wait(THREADS_END).await {
         tracing::warn!(%error, "tasks did not end in time");

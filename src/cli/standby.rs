@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::cli::client;
 use crate::cli::client::TlsArgs;
 use crate::cli::process::{THREADS_END, create_private, end_persons, guide, stop_signal};
+use crate::cli::{client, postgres};
 use weir_app::error::OpenError;
 use weir_app::lease::Held;
 use weir_app::node::{Process, Runtimes};
@@ -132,6 +132,10 @@ impl Standing<'_> {
         }
         reading.store(None);
         let ended = current.lock().take();
+        if let (Ok(Some(_)), Some((back, _))) = (&held, &ended) {
+            // Before this server opens its ports.
+            back.shutdown().begin();
+        }
         let directory = config.storage.data_dir.join(DIRECTORY);
         match &held {
             Ok(Some(_)) => {
@@ -206,6 +210,7 @@ impl Standing<'_> {
                 let router = Router::new(app.clone(), secret, front.shutdown().clone());
                 reading.store(Some(Arc::new(router.with_guide(guide()))));
                 tracing::info!("follows the server that writes, and answers reads");
+                postgres::serve_follower(app, front, &back).await;
                 lost(app, &back).await;
                 reading.store(None);
             }

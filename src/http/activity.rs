@@ -34,7 +34,8 @@ pub(super) struct Activity {
     head_bytes: AtomicU64,
     /// When the client stopped reading.
     write_blocked: AtomicU64,
-    /// HTTP/2: frames arrive between requests too, so a byte does not mean that a head began.
+    /// HTTP/2, where frames arrive between requests too, or another protocol after an upgrade: a byte does not mean that a head
+    /// began.
     multiplexed: AtomicBool,
     /// Memory of the requests under way.
     pub(super) requests_bytes: Arc<AtomicU64>,
@@ -65,6 +66,11 @@ impl Activity {
         if version == hyper::Version::HTTP_2 {
             self.multiplexed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// The connection speaks another protocol after this response.
+    pub(super) fn is_upgraded(&self) {
+        self.multiplexed.store(true, Ordering::Relaxed);
     }
 
     /// A request is answered or abandoned.

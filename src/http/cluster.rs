@@ -6,6 +6,7 @@
 //! are: they send them again.
 
 mod locate;
+pub mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,7 +172,7 @@ impl Cluster {
                     };
                 }
                 // The node that has passed it on asks whoever has the shard now.
-                Some(Seat::There(_)) if request.is_of_server => return misdirected(),
+                Some(Seat::There(_)) if request.is_of_server() => return misdirected(),
                 Some(Seat::There(owner)) => {
                     return self.there((shard, located), owner, request, ends).await;
                 }

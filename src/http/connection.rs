@@ -63,17 +63,18 @@ pub(super) async fn serve<H: Handler>(
     front: Arc<Front<H>>,
     stream: TcpStream,
     peer: IpAddr,
-    _open: Open,
+    open: Open,
 ) {
     let clock = front.clock.clone();
     let activity = Arc::new(Activity::new(clock.monotonic()));
     let arriving = front.budget.head();
     let watched = Arc::clone(&activity);
-    let stream = Watched { stream, clock: clock.clone(), activity: watched, arriving };
+    let stream = Watched { stream, clock: clock.clone(), activity: watched, arriving, _open: open };
     let service = service_fn(|request| {
         exchange::answer(Arc::clone(&front), Arc::clone(&activity), peer, request)
     });
-    let mut connection = pin!(front.protocol.serve_connection(TokioIo::new(stream), service));
+    let mut connection =
+        pin!(front.protocol.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut shutdown = pin!(front.shutdown.cancelled());
     let tick = (front.limits.header_timeout / 4)
         .clamp(Duration::from_millis(10), Duration::from_millis(2500));
@@ -127,6 +128,8 @@ struct Watched {
     activity: Arc<Activity>,
     /// Memory reserved for a long, incomplete head.
     arriving: Reservation,
+    /// Here, since an upgraded connection outlives its requests.
+    _open: Open,
 }
 
 impl Watched {

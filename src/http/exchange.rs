@@ -32,7 +32,7 @@ use crate::front::Front;
 use crate::handler::{Handler, Matched};
 use crate::logged_path::logged_path;
 use crate::refusals::{REFUSED, Refusals, log_refused};
-use crate::request::{BodyTally, Request, RequestBody, RequestId, X_REQUEST_ID};
+use crate::request::{BodyTally, Request, RequestBody, RequestId, Sender, Upgrade, X_REQUEST_ID};
 use crate::response::{Body, Problem, Response, StreamError, chain};
 use crate::unsent::{PIECE_MAX_BYTES, Unsent, with_permit};
 use weir_base::clock::Clock;
@@ -127,8 +127,12 @@ pub(super) fn answer<H: Handler>(
     };
     let client_ip = reply.record.client_ip;
     let (uri, body_fields) = (head.uri, None);
+    let sender = match is_of_server {
+        true => Sender::Server(head.extensions.remove().map(Upgrade)),
+        false => Sender::Client,
+    };
     let request =
-        Request { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields };
+        Request { method, headers, client_ip, request_id, body, sender, uri, body_fields };
     Either::Right(Box::pin(async move {
         let is_safe = request.method == Method::GET;
         let response = match request.method {
@@ -162,6 +166,9 @@ impl Reply {
         response.headers.insert(X_REQUEST_ID, record.request_id.to_header());
         if self.is_head {
             cut_body(&mut response);
+        }
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            record.activity.is_upgraded();
         }
         record.status = response.status.as_u16();
         record.cause = response.cause;

@@ -1,7 +1,8 @@
-//! Passes requests on to another server: [`Sending`], and to the one that writes: [`Forwarding`]. A request is passed on at
+//! Passes requests and connections on to another server: [`Sending`], and to the one that writes: [`Forwarding`]. A request is passed on at
 //! most once, and with the secret of that server, which takes the client's address from it alone.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,13 +17,15 @@ use hyper::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::{HeaderMap, Method, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
 use tokio::sync::watch;
 
 use crate::client_address::{X_FORWARDED_FOR, X_REAL_IP};
-use crate::request::{Request, X_REQUEST_ID};
+use crate::request::{Request, Stream, X_REQUEST_ID};
 use crate::response::{Problem, Response, StreamError};
 use weir_base::error::Kind;
 use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ShardId;
 use weir_metadata::secrets::KeyHash;
 
 /// Header of a request that another server passes on, with the secret of the server that writes.
@@ -30,6 +33,9 @@ pub(super) const NODE: HeaderName = HeaderName::from_static("x-weir-node");
 
 /// Header of a request that a node of a cluster passes on: what it knows of the project.
 pub(super) const LOCATED: HeaderName = HeaderName::from_static("x-weir-located");
+
+/// The name of what a connection for a session speaks after the answer.
+pub(super) const SESSION_PROTOCOL: &str = "weir-session";
 
 /// Longest time to ask for the position.
 const POSITION_MAX: Duration = Duration::from_millis(500);
@@ -197,12 +203,7 @@ impl Forwarding {
 
     async fn asked(&self) -> Option<(String, u64)> {
         let writer = self.writer.borrow().clone()?;
-        let mut request = hyper::Request::new(Full::new(Bytes::new()));
-        *request.method_mut() = Method::POST;
-        let address = format!("{}/_internal/position", writer.url.trim_end_matches('/'));
-        *request.uri_mut() = address.parse().ok()?;
-        request.headers_mut().insert(NODE, HeaderValue::from_str(&writer.secret).ok()?);
-        let answer = (self.sending.send)(request).await.ok()?;
+        let answer = (self.sending.send)(own(&writer, "position")?).await.ok()?;
         if answer.status() != StatusCode::OK {
             return None;
         }
@@ -300,6 +301,60 @@ impl Sending {
             Err(error) if is_connect(&*error) => Ok(Sent::Untouched),
             Err(error) => Err(standing_by().because(&*error)),
         }
+    }
+}
+
+/// A request to another server that is not one of a client, with its secret; `None` if it cannot be written.
+fn own(server: &Writer, path: &str) -> Option<hyper::Request<Full<Bytes>>> {
+    let mut request = hyper::Request::new(Full::new(Bytes::new()));
+    *request.method_mut() = Method::POST;
+    let address = format!("{}/_internal/{path}", server.url.trim_end_matches('/'));
+    *request.uri_mut() = address.parse().ok()?;
+    let mut secret = HeaderValue::from_str(&server.secret).ok()?;
+    secret.set_sensitive(true);
+    request.headers_mut().insert(NODE, secret);
+    Some(request)
+}
+
+impl Sending {
+    /// A connection for the session of a client to the node that has a shard; `None` if it is not reached, or has the shard no
+    /// more.
+    pub(super) async fn connect(
+        &self,
+        node: &Writer,
+        shard: ShardId,
+        client: IpAddr,
+    ) -> Option<Stream> {
+        let mut request = own(node, &format!("session?shard={}", shard.0))?;
+        let client = HeaderValue::from_str(&client.to_string()).ok()?;
+        let upgrade = HeaderValue::from_static("upgrade");
+        let protocol = HeaderValue::from_static(SESSION_PROTOCOL);
+        request.headers_mut().extend([
+            (X_FORWARDED_FOR, client),
+            (CONNECTION, upgrade),
+            (UPGRADE, protocol),
+        ]);
+        let answer = (self.send)(request).await.inspect_err(|error| {
+            tracing::debug!(error = &**error, url = node.url, "cannot pass a session on");
+        });
+        let answer = answer.ok()?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            tracing::debug!(status = %answer.status(), url = node.url, "a session is not taken");
+            return None;
+        }
+        hyper::upgrade::on(answer).await.ok().map(TokioIo::new)
+    }
+
+    /// Cancels what a session runs, if it is one of that node. Returns whether it is.
+    pub(super) async fn cancel_session(
+        &self,
+        node: &Writer,
+        (session, secret): (i32, i32),
+    ) -> bool {
+        let path = format!("cancel-session?session={session}&secret={secret}");
+        let Some(request) = own(node, &path) else { return false };
+        let answer = (self.send)(request).await;
+        answer.is_ok_and(|answer| answer.status() == StatusCode::NO_CONTENT)
     }
 }
 

@@ -16,7 +16,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{HeaderMap, Method, Uri};
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use uuid::Uuid;
@@ -54,14 +56,42 @@ pub struct Request {
     pub request_id: RequestId,
     /// The body, not yet read.
     pub body: RequestBody,
-    /// Whether another server sent it, with the secret of this one.
-    pub(super) is_of_server: bool,
+    /// Who sent it.
+    pub(super) sender: Sender,
     pub(super) uri: Uri,
     /// The fields that the body may have; without it, any.
     pub(super) body_fields: Option<Arc<BodyFields>>,
 }
 
+/// Who sent a request.
+#[derive(Debug)]
+pub(super) enum Sender {
+    /// A client.
+    Client,
+    /// Another server, with the secret of this one. Its connection may go on with another protocol.
+    Server(Option<Upgrade>),
+}
+
+/// A connection that speaks another protocol once its request is answered 101.
+#[derive(Debug)]
+pub(super) struct Upgrade(pub(super) OnUpgrade);
+
+/// The bytes of a connection that speaks another protocol.
+pub type Stream = TokioIo<Upgraded>;
+
+impl Upgrade {
+    /// The connection, after the answer; `None` if it broke off.
+    pub(super) async fn stream(self) -> Option<Stream> {
+        self.0.await.ok().map(TokioIo::new)
+    }
+}
+
 impl Request {
+    /// Whether another server sent it, with the secret of this one.
+    pub(super) fn is_of_server(&self) -> bool {
+        matches!(self.sender, Sender::Server(_))
+    }
+
     /// A request of this client with a JSON body, for a route function that another one calls. It has neither
     /// credentials nor conditional headers; `None` if the path is not a URI.
     pub(super) fn derived(&self, method: Method, path: &str, body: Bytes) -> Option<Self> {
@@ -82,8 +112,8 @@ impl Request {
             tally: Arc::default(),
         };
         let (client_ip, request_id) = (self.client_ip, self.request_id.clone());
-        let (is_of_server, body_fields) = (false, None);
-        Some(Self { method, headers, client_ip, request_id, body, is_of_server, uri, body_fields })
+        let (sender, body_fields) = (Sender::Client, None);
+        Some(Self { method, headers, client_ip, request_id, body, sender, uri, body_fields })
     }
 
     /// A request without a body, with the same credentials.

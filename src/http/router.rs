@@ -121,8 +121,8 @@ pub(super) fn matched(method: &Method, path: &str) -> Matched<Route> {
         Route::Public(public) => public.is_routine(),
         // Browsers load assets with each page, and the page has a log line.
         Route::Page(page) => matches!(page, pages::Route::Asset),
-        // Servers that follow this one ask several times a second.
-        Route::Internal(Internal::Position) => true,
+        // Servers that follow this one ask several times a second, nodes whenever a client connects or cancels a statement.
+        Route::Internal(Internal::Position | Internal::Session | Internal::CancelSession) => true,
         _ => false,
     };
     let is_probe = matches!(&route, Route::Public(public) if public.is_probe());

@@ -41,6 +41,11 @@ impl Failure {
         Self { severity: Severity::Fatal, ..Self::new(code, message) }
     }
 
+    /// The server ends, or does not have the project any more: the client connects again.
+    pub(crate) fn shutdown(why: &str) -> Self {
+        Self::fatal("57P01", format!("terminating connection {why}"))
+    }
+
     /// A remark.
     pub(crate) fn notice(message: impl Into<String>) -> Self {
         Self { severity: Severity::Notice, ..Self::new("00000", message) }

@@ -3,7 +3,8 @@
 //!
 //! 1. `wire` speaks the protocol. Nothing is believed: lengths are checked before anything is awaited.
 //! 2. `login` begins a session: TLS, and a personal API key with the scope `query:read` as password. The database is the
-//!    project.
+//!    project. [`places`] tells who reads its tables; to another process the connection is passed on (`relay`), which goes on
+//!    with it ([`Port::take`]).
 //! 3. `session` runs statements. What it does not know is a query, which goes the way of those over HTTP: one snapshot
 //!    ([`weir_insights::sql::view_of`]), the tables of one project, a slot, limits of memory and time
 //!    ([`weir_query::kernel::engine::Engine::rows`]). Rows are sent as they come, in bounded memory.
@@ -19,6 +20,8 @@ mod lexer;
 mod login;
 mod numeric;
 mod parameters;
+pub mod places;
+mod relay;
 mod rows;
 mod session;
 mod sessions;
@@ -41,9 +44,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 pub use crate::error::PortError;
+use crate::login::Arrived;
+use crate::places::{CancelKey, Here, Places, Socket};
+use crate::relay::Relay;
 use crate::sessions::Sessions;
 pub use crate::tls::Certificate;
-use weir_app::App;
+use weir_app::node::Node;
 use weir_base::attempts::Attempts;
 use weir_base::config::postgres_port::PostgresPortConfig;
 use weir_base::tasks::{Pause, Tasks};
@@ -67,7 +73,8 @@ const WRONG_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(20) {
 pub struct Port(Arc<Shared>);
 
 struct Shared {
-    app: App,
+    node: Arc<Node>,
+    places: Arc<dyn Places>,
     tasks: Tasks,
     tls: Option<TlsAcceptor>,
     idle_timeout: Duration,
@@ -109,10 +116,15 @@ impl Drop for Open {
 }
 
 impl Port {
-    /// The port over `app`, with its settings. Connections are tasks of `tasks`.
-    pub fn new(app: App, tasks: Tasks, Certificate(tls): Certificate) -> Self {
-        let config: &PostgresPortConfig = &app.node.config.postgres_port;
-        let http = &app.node.config.http;
+    /// The port of a process, with its settings. Connections are tasks of `tasks`.
+    pub fn new(
+        node: Arc<Node>,
+        places: Arc<dyn Places>,
+        tasks: Tasks,
+        Certificate(tls): Certificate,
+    ) -> Self {
+        let config: &PostgresPortConfig = &node.config.postgres_port;
+        let http = &node.config.http;
         let permits = |count: u32| Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let most = config.postgres_connections_max;
         let shared = Shared {
@@ -125,8 +137,9 @@ impl Port {
             signed_in: permits(most),
             newcomers: permits((most / 4).max(NEWCOMERS_MIN)),
             sessions: Sessions::default(),
-            wrong: Attempts::new(&app.node.clock, WRONG_PER_MINUTE),
-            app,
+            wrong: Attempts::new(&node.clock, WRONG_PER_MINUTE),
+            node,
+            places,
         };
         Self(Arc::new(shared))
     }
@@ -168,15 +181,47 @@ impl Port {
     }
 
     async fn connection(self, stream: TcpStream, peer: SocketAddr, newcomer: OwnedSemaphorePermit) {
-        let _open = Open::new(&self.0.app.node.metrics);
+        let _open = Open::new(&self.0.node.metrics);
         // Answers are written whole, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");
         }
         // Boxed: each is large, and one of them at a time.
-        let begun = Box::pin(login::login(&self, stream, peer.ip().to_canonical())).await;
-        let Some(begun) = begun else { return };
+        let arrived = Box::pin(login::login(&self, stream, peer.ip().to_canonical())).await;
+        let Some(arrived) = arrived else { return };
         drop(newcomer);
-        Box::pin(session::run(self, begun)).await;
+        match arrived {
+            Arrived::Here(begun) => Box::pin(session::run(self, *begun)).await,
+            Arrived::Elsewhere(passed_on) => {
+                let Shared { tasks, drain_timeout, send_timeout, .. } = &*self.0;
+                let (shutdown, patience) = (tasks.shutdown().clone(), *send_timeout);
+                let relay = Relay { shutdown, drain_timeout: *drain_timeout, patience };
+                Box::pin(relay.run(*passed_on)).await;
+            }
+        }
+    }
+
+    /// Serves a connection of `client` that another process has passed on here, because `here` are the tables of its project.
+    /// `stream` gives its bytes, or nothing if they do not come. Whoever calls it knows that the process is one of its own.
+    pub fn take(
+        &self,
+        here: Here,
+        client: IpAddr,
+        stream: impl Future<Output = Option<Box<dyn Socket>>> + Send + 'static,
+    ) {
+        let port = self.clone();
+        self.0.tasks.spawn("postgres-connection", async move {
+            let _open = Open::new(&port.0.node.metrics);
+            let begun = Box::pin(login::login_passed_on(&port, here, stream, client)).await;
+            if let Some(begun) = begun {
+                Box::pin(session::run(port, begun)).await;
+            }
+        });
+    }
+
+    /// Cancels the statement that a session of this process runs, for another process of which it is asked. Returns whether
+    /// there is such a session.
+    pub fn cancel(&self, key: CancelKey) -> bool {
+        self.0.sessions.cancel(key)
     }
 }

@@ -1,6 +1,7 @@
 //! A session: waits for messages of the client, and answers them. What one holds is bounded: prepared statements, portals,
 //! settings, and the bytes of a message. Statements run one after the other; while one runs, the session also looks for a
-//! request to cancel it, for the end of the key, for a client that is gone, and for the end of the server ([`Talk::attend`]).
+//! request to cancel it, for the end of the key, for a client that is gone, and for the end of the server, or of its right to
+//! read the project ([`Talk::attend`]).
 
 mod answers;
 mod cursors;
@@ -10,15 +11,19 @@ mod simple;
 pub(crate) mod type_rows;
 
 use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::dataframe::DataFrame;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 
 use crate::catalog::Facts;
 use crate::error::{Failure, Severity};
 use crate::login::{Begun, SCOPE};
+use crate::places::{Here, Tenure};
 use crate::rows::{Columns, Rows, columns};
 use crate::session::prepared::{Portal, Prepared};
 use crate::sessions::Session;
@@ -39,6 +44,10 @@ use weir_query::kernel::prepared as query;
 /// The error of a key that has ended.
 const KEY_ENDED: &str =
     "the API key of this session was revoked, or may not read this project any more";
+
+/// The reasons for which a server ends sessions.
+pub(crate) const STOPPED: &str = "due to administrator command";
+const MOVED: &str = "because another server has the project now, or may have it: connect again";
 
 /// Why a statement is not answered.
 enum Stop {
@@ -72,6 +81,7 @@ struct Talk {
     connection: Connection,
     session: Session,
     app: App,
+    tenure: Option<Arc<dyn Tenure>>,
     key: KeyHash,
     project: ProjectId,
     variables: Variables,
@@ -89,31 +99,36 @@ struct Talk {
 struct Watch {
     /// Completes once the key has ended.
     ended: BoxFuture<'static, ()>,
+    /// Completes once another server has the project.
+    moved: BoxFuture<'static, ()>,
     /// Completes once the server does not wait any longer.
     over: BoxFuture<'static, ()>,
 }
 
 impl Watch {
-    fn new(port: &Port, app: &App) -> Self {
+    fn new(port: &Port, app: &App, tenure: Option<&dyn Tenure>) -> Self {
         let app = app.clone();
+        let moved = tenure.map_or_else(|| pending().boxed(), Tenure::ended);
         let (shutdown, drain) = (port.0.tasks.shutdown().clone(), port.0.drain_timeout);
         let over = async move {
             shutdown.cancelled().await;
             sleep(drain).await;
         };
-        Self { ended: Box::pin(async move { app.ended().await }), over: Box::pin(over) }
+        Self { ended: Box::pin(async move { app.ended().await }), moved, over: Box::pin(over) }
     }
 }
 
 /// Serves a session to its end.
 pub(crate) async fn run(port: Port, begun: Begun) {
-    let Begun { connection, session, app, key, project, variables, database, place } = begun;
-    let watch = Watch::new(&port, &app);
+    let Begun { connection, session, here, key, project, variables, database, place } = begun;
+    let Here { app, tenure } = here;
+    let watch = Watch::new(&port, &app, tenure.as_deref());
     let mut talk = Talk {
         port,
         connection,
         session,
         app,
+        tenure,
         key: key.hash,
         project: project.id,
         variables,
@@ -125,13 +140,13 @@ pub(crate) async fn run(port: Port, begun: Begun) {
         watch,
     };
     let ended = talk.serve().await;
-    // Queries that still run are cancelled.
-    talk.portals.clear();
+    // Queries that still run are cancelled, and whoever closes the shard need not wait for the client.
+    let mut connection = talk.end();
     match ended {
         Stop::Failed(failure) => {
             tracing::debug!(%failure, "a session of the PostgreSQL port ends");
-            talk.connection.out.failure(&failure);
-            talk.connection.close().await;
+            connection.out.failure(&failure);
+            connection.close().await;
         }
         Stop::Broken(broken) => tracing::debug!(%broken, "a session of the PostgreSQL port ends"),
     }
@@ -139,6 +154,11 @@ pub(crate) async fn run(port: Port, begun: Begun) {
 }
 
 impl Talk {
+    /// The connection, without everything else.
+    fn end(self) -> Connection {
+        self.connection
+    }
+
     /// Answers messages until the connection ends.
     async fn serve(&mut self) -> Stop {
         loop {
@@ -163,10 +183,8 @@ impl Talk {
         let message = tokio::select! {
             message = timeout(idle, self.connection.message(MESSAGE_MAX_BYTES)) => message,
             () = self.app.ended() => return Err(Failure::fatal("28000", KEY_ENDED).into()),
-            () = shutdown.cancelled() => {
-                let why = "terminating connection due to administrator command";
-                return Err(Failure::fatal("57P01", why).into());
-            }
+            () = &mut self.watch.moved => return Err(Failure::shutdown(MOVED).into()),
+            () = shutdown.cancelled() => return Err(Failure::shutdown(STOPPED).into()),
         };
         match message {
             Ok(Ok(message)) => Ok(message),
@@ -240,8 +258,18 @@ impl Talk {
         }
     }
 
-    /// Checks that the key still exists and may read the project, and counts a statement of it.
-    fn check(&self) -> Result<(), Failure> {
+    /// Checks before a statement that this process has the project, and that the key may read it, and counts the statement.
+    async fn check(&mut self) -> Result<(), Stop> {
+        if let Some(tenure) = self.tenure.clone() {
+            let is_sure = self.attend(async move { tenure.is_sure().await }).await?;
+            if !is_sure {
+                return Err(Failure::shutdown(MOVED).into());
+            }
+        }
+        Ok(self.check_key()?)
+    }
+
+    fn check_key(&self) -> Result<(), Failure> {
         let node = &self.app.node;
         let snapshot = node.metadata.snapshot();
         let project = snapshot.project(self.project);
@@ -261,10 +289,8 @@ impl Talk {
             done = work => Ok(done),
             () = session.cancelled() => Err(Failure::cancelled().into()),
             () = &mut watch.ended => Err(Failure::fatal("28000", KEY_ENDED).into()),
-            () = &mut watch.over => {
-                let why = "terminating connection due to administrator command";
-                Err(Failure::fatal("57P01", why).into())
-            }
+            () = &mut watch.moved => Err(Failure::shutdown(MOVED).into()),
+            () = &mut watch.over => Err(Failure::shutdown(STOPPED).into()),
             broken = connection.gone() => Err(broken.into()),
         }
     }

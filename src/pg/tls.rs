@@ -17,7 +17,7 @@ const PROTOCOL: &[u8] = b"postgresql";
 
 /// The TLS of the port, if the settings have a certificate. Loaded before anything else, so that a start with a wrong one
 /// changes nothing.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Certificate(pub(crate) Option<TlsAcceptor>);
 
 impl std::fmt::Debug for Certificate {

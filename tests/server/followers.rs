@@ -1,6 +1,8 @@
 //! Servers that stand by and answer reads: what any server has acknowledged can be read through each of them, writes go to
 //! the server that writes, and one of them goes on when that ends.
 
+mod sessions;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;

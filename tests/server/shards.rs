@@ -6,6 +6,7 @@ mod everywhere;
 mod faults;
 mod hostile;
 mod moves;
+mod sessions;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};

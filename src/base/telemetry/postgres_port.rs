@@ -20,6 +20,8 @@ pub struct PortMetrics {
     pub connections: Gauge,
     /// `weir_postgres_sign_ins_total{outcome}`: `ok`, `refused`, `throttled`, or `full` for one connection too many.
     pub sign_ins: Family<PortLabels, Counter>,
+    /// `weir_postgres_connections_passed_on_total`: to the node of a cluster that has the project.
+    pub passed_on: Counter,
     /// `weir_postgres_statements_total{outcome}`: `ok`, `failed` or `broken`, where the client was gone before the end.
     pub statements: Family<PortLabels, Counter>,
     /// `weir_postgres_sent_bytes_total`: all that was sent to clients.
@@ -37,6 +39,11 @@ impl PortMetrics {
             "postgres_sign_ins",
             "Sign-ins to the PostgreSQL port, by outcome",
             self.sign_ins.clone(),
+        );
+        registry.register(
+            "postgres_connections_passed_on",
+            "Connections of the PostgreSQL port that went on to the node that has the project",
+            self.passed_on.clone(),
         );
         registry.register(
             "postgres_statements",

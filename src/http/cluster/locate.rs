@@ -52,7 +52,7 @@ impl Located {
 
     /// What the node says that passes the request on.
     fn told(request: &Request) -> Option<Self> {
-        let told = request.headers.get(LOCATED).filter(|_| request.is_of_server)?;
+        let told = request.headers.get(LOCATED).filter(|_| request.is_of_server())?;
         let (version, project) = told.to_str().ok()?.split_once('.')?;
         let project = match project {
             "" => None,

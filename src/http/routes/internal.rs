@@ -32,6 +32,10 @@ pub enum Internal {
     Project,
     /// `/_internal/position`: the newest durable record, for servers that follow this one.
     Position,
+    /// `/_internal/session`: a connection of the PostgreSQL port, which another node of a cluster passes on.
+    Session,
+    /// `/_internal/cancel-session`: cancels what such a connection runs.
+    CancelSession,
 }
 
 impl Internal {
@@ -45,6 +49,8 @@ impl Internal {
             "mcp" => Some(Self::Mcp),
             "project" => Some(Self::Project),
             "position" => Some(Self::Position),
+            "session" => Some(Self::Session),
+            "cancel-session" => Some(Self::CancelSession),
             _ => None,
         }
     }
@@ -59,6 +65,8 @@ impl Internal {
             Self::Mcp => "internal_mcp",
             Self::Project => "internal_project",
             Self::Position => "internal_position",
+            Self::Session => "internal_session",
+            Self::CancelSession => "internal_cancel_session",
         }
     }
 }
@@ -88,6 +96,8 @@ pub async fn internal(
         Internal::Position => {
             Ok(Response::text(StatusCode::OK, app.shard.pipeline.durable().to_string()))
         }
+        // Of a node of a cluster alone, which answers them itself.
+        Internal::Session | Internal::CancelSession => Err(Problem::not_found("Not found.")),
         Internal::Overview => {
             let overview =
                 app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
@@ -109,7 +119,7 @@ pub async fn flush_all(apps: &[App], secret: &str, request: &Request) -> Result<
 fn check(secret: &str, what: Internal, request: &Request) -> Result<(), Problem> {
     let bearer = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let is_allowed = match what {
-        Internal::Position => request.is_of_server,
+        Internal::Position | Internal::Session | Internal::CancelSession => request.is_of_server(),
         _ => bearer.is_some_and(|given| is_same(given, secret)),
     };
     if is_allowed { Ok(()) } else { Err(Problem::not_authenticated()) }

@@ -63,7 +63,7 @@ impl Talk {
 
     /// Copies the rows of a query.
     pub(super) async fn copy(&mut self, copy: &Copy, values: &[Parameter]) -> Result<(), Stop> {
-        self.check()?;
+        self.check().await?;
         let began = self.app.node.clock.monotonic();
         let done = self.copied(copy, values).await;
         self.note(&copy.sql, began, &done);

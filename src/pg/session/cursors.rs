@@ -14,7 +14,7 @@ use crate::wire::frontend::{Format, Formats};
 impl Talk {
     /// Declares a cursor. Its query is planned, and runs from the first fetch on, over the tables as of then.
     pub(super) async fn declare(&mut self, cursor: &Declare) -> Result<(), Stop> {
-        self.check()?;
+        self.check().await?;
         if !matches!(Statement::read(&cursor.sql)?, Statement::Query(_)) {
             return Err(Failure::new("42601", "a cursor is for a query").into());
         }
@@ -43,7 +43,7 @@ impl Talk {
 
     /// Sends rows of a cursor.
     pub(super) async fn fetch(&mut self, fetch: &Fetch) -> Result<(), Stop> {
-        self.check()?;
+        self.check().await?;
         let until = fetch.rows.map_or(Until::All, Until::Count);
         let (count, _) = match fetch.is_move {
             true => self.pass(&fetch.name, fetch.rows).await?,

@@ -82,7 +82,7 @@ impl Talk {
             let columns: Columns = std::sync::Arc::new([]);
             return Ok(Described { parameters: oids.iter().map(known).collect(), columns });
         };
-        self.check()?;
+        self.check().await?;
         let types: Vec<Option<DataType>> = oids.iter().map(|oid| declared(*oid)).collect();
         let (engine, project) = (self.app.engine.clone(), self.project);
         let (facts, database) = (self.facts(&text), self.database.clone());
@@ -130,7 +130,7 @@ impl Talk {
         let columns = match (known, statement) {
             (Some(known), _) => Some(known),
             (None, Some(Statement::Query(sql))) => {
-                self.check()?;
+                self.check().await?;
                 let planned = self.plan(&sql, &values).await?;
                 let columns = Columns::clone(&planned.1);
                 // A plan holds the tables as of now, and has no bounded size: one is kept, of the portal that is described last.
@@ -222,7 +222,7 @@ impl Talk {
         match statement {
             Statement::Empty => self.connection.out.empty_query(),
             Statement::Query(sql) => {
-                self.check()?;
+                self.check().await?;
                 let began = self.app.node.clock.monotonic();
                 let done = self.execute_query(name, until(Until::AllOfAnswer)).await;
                 self.note(&sql, began, &done);
@@ -238,7 +238,7 @@ impl Talk {
                 self.connection.out.complete("SHOW");
             }
             Statement::TypeTree => {
-                self.check()?;
+                self.check().await?;
                 let mut rows = type_rows::rows(&self.portal(name)?.values)?;
                 let (sent, _) = self.send(&mut rows, &formats, Until::All).await?;
                 self.connection.out.complete(&format!("SELECT {sent}"));

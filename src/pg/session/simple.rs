@@ -40,7 +40,7 @@ impl Talk {
     async fn one(&mut self, statement: &Statement) -> Result<(), Stop> {
         match statement {
             Statement::Query(sql) => {
-                self.check()?;
+                self.check().await?;
                 let began = self.app.node.clock.monotonic();
                 let done = self.rows_of(sql).await;
                 self.note(sql, began, &done);

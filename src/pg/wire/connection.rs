@@ -5,9 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::places::Socket;
 use crate::wire::backend::Output;
 use crate::wire::frontend::{Malformed, Message, Opening};
 
@@ -43,11 +44,6 @@ pub(crate) enum Broken {
     TooLong(usize, usize),
 }
 
-/// A socket.
-pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
-
 /// See the head of this file.
 pub(crate) struct Connection {
     socket: Box<dyn Socket>,
@@ -70,6 +66,11 @@ impl Connection {
     /// encrypted ones.
     pub(crate) fn into_socket(self) -> Result<Box<dyn Socket>, Broken> {
         if self.received.is_empty() { Ok(self.socket) } else { Err(Malformed.into()) }
+    }
+
+    /// The socket, and what was received and not read yet.
+    pub(crate) fn into_parts(self) -> (Box<dyn Socket>, BytesMut) {
+        (self.socket, self.received)
     }
 
     /// The next opening message. Cancel safe.

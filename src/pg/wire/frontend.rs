@@ -15,6 +15,9 @@ const VERSION: i32 = 3;
 /// The newest version of the protocol that is spoken: 3.0.
 pub(crate) const PROTOCOL: i32 = VERSION << 16;
 
+/// What the names of options of the protocol begin with, among the parameters.
+pub(crate) const OPTION: &str = "_pq_.";
+
 /// A message that is not as the protocol says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of the client is malformed")]
@@ -40,11 +43,11 @@ pub(crate) enum Opening {
 
 /// What identifies a session towards a request to cancel its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CancelKey {
+pub struct CancelKey {
     /// Number of the session.
-    pub(crate) process: i32,
+    pub process: i32,
     /// Secret of the session.
-    pub(crate) secret: i32,
+    pub secret: i32,
 }
 
 impl Opening {
@@ -72,6 +75,27 @@ impl Opening {
             _ => Err(Malformed),
         }
     }
+}
+
+/// The first message and the password of a client, for another server to which its connection is passed on: in the newest
+/// version of the protocol, and without the options that the client was told not to use.
+pub(crate) fn first_messages(parameters: &[(String, String)], password: &str) -> Vec<u8> {
+    let mut body = PROTOCOL.to_be_bytes().to_vec();
+    for (name, value) in parameters.iter().filter(|(name, _)| !name.starts_with(OPTION)) {
+        for text in [name, value] {
+            body.extend_from_slice(text.as_bytes());
+            body.push(0);
+        }
+    }
+    body.push(0);
+    let length = |bytes: usize| u32::try_from(bytes.saturating_add(4)).unwrap_or(u32::MAX);
+    let mut sent = length(body.len()).to_be_bytes().to_vec();
+    sent.extend(body);
+    sent.push(b'p');
+    sent.extend(length(password.len().saturating_add(1)).to_be_bytes());
+    sent.extend_from_slice(password.as_bytes());
+    sent.push(0);
+    sent
 }
 
 /// How a value is written.

@@ -48,14 +48,14 @@ impl Session {
     pub(crate) fn open(address: SocketAddr, key: &str, database: &str) -> Result<Self, Refused> {
         let mut session = Self::connect(address);
         session.start(&[("user", "anyone"), ("database", database)]);
-        let (tag, body) = session.message().unwrap_or_default();
+        let (tag, body) = session.message().ok_or_else(gone)?;
         if tag == b'E' {
             return Err(refused(&body));
         }
         assert_eq!((tag, &body[..]), (b'R', &3_i32.to_be_bytes()[..]), "a request for a password");
         session.send(b'p', &text(key));
         loop {
-            match session.message().expect("an answer") {
+            match session.message().ok_or_else(gone)? {
                 (b'E', body) => return Err(refused(&body)),
                 (b'K', body) => {
                     let number =
@@ -116,8 +116,7 @@ impl Session {
         let mut failed = None;
         loop {
             let Some((tag, body)) = self.message() else {
-                let gone = Refused { code: "gone".to_owned(), message: String::new() };
-                return Err(failed.unwrap_or(gone));
+                return Err(failed.unwrap_or_else(gone));
             };
             match tag {
                 b'D' => answer.rows.push(values(&body)),
@@ -208,6 +207,11 @@ impl Session {
 /// A text and its end.
 pub(crate) fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
+}
+
+/// The connection has ended without an error.
+fn gone() -> Refused {
+    Refused { code: "gone".to_owned(), message: String::new() }
 }
 
 fn refused(body: &[u8]) -> Refused {
