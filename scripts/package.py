@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "scripts" / "deploy"
 EXAMPLES = [
     *("alerts.yml", "grafana-operation.json", "grafana-product.json", "haproxy.cfg"),
-    *("pair.env", "shards.cfg", "shards.env", "weir.env", "workers.env"),
+    *("pair.env", "shards-postgres.cfg", "shards.cfg", "shards.env", "weir.env", "workers.env"),
 ]
 
 # The name `weir` belongs to others at the registries of Python and npm; the command is `weir` everywhere.

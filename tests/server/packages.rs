@@ -168,6 +168,7 @@ fn the_archive_serves() {
         ("examples/grafana-operation.json", "weir_events_accepted_total"),
         ("examples/grafana-product.json", "FROM events"),
         ("examples/pair.env", "WEIR_STORAGE_LOG=bucket"),
+        ("examples/shards-postgres.cfg", "track nodes/a"),
         ("examples/shards.cfg", "uri /_readiness"),
         ("examples/shards.env", "WEIR_NODE_SHARDS_MAX="),
         ("examples/workers.env", "WEIR_CLUSTER_WORKERS="),

@@ -147,16 +147,30 @@ fn a_pair_serves_behind_its_balancer() {
 /// Goal: the balancer of nodes that divide shards is understood by the program.
 #[test]
 fn the_balancer_of_nodes_is_valid() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/deploy/shards.cfg");
-    let mut check = Command::new("haproxy");
-    check.args(["-c", "-f", path]).env("BIND", "127.0.0.1:8000");
-    for (name, server) in
-        [("A", "127.0.0.1:8001"), ("B", "127.0.0.1:8002"), ("C", "127.0.0.1:8003")]
-    {
-        check.env(format!("SERVER_{name}"), server);
-    }
-    let output = check.output().expect("haproxy starts: scripts/test.sh installs it");
+    let output =
+        of_nodes(("127.0.0.1:8000", "127.0.0.1:5432"), &["127.0.0.1:1"; 3], &["127.0.0.1:2"; 3])
+            .arg("-c")
+            .output()
+            .expect("haproxy starts: scripts/test.sh installs it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The balancer of nodes, at two addresses: of requests, and of clients of PostgreSQL.
+pub(crate) fn of_nodes(
+    (bind, postgres_bind): (&str, &str),
+    servers: &[impl AsRef<str>],
+    postgres: &[impl AsRef<str>],
+) -> Command {
+    let mut haproxy = Command::new("haproxy");
+    for file in ["shards.cfg", "shards-postgres.cfg"] {
+        haproxy.arg("-f").arg(format!("{}/scripts/deploy/{file}", env!("CARGO_MANIFEST_DIR")));
+    }
+    haproxy.env("BIND", bind).env("POSTGRES_BIND", postgres_bind);
+    for ((name, server), postgres) in ["A", "B", "C"].iter().zip(servers).zip(postgres) {
+        haproxy.env(format!("SERVER_{name}"), server.as_ref());
+        haproxy.env(format!("POSTGRES_{name}"), postgres.as_ref());
+    }
+    haproxy
 }
 
 /// A name server that knows one name, and says to whom it belongs now.

@@ -2,7 +2,8 @@
 //! again when the project goes to another node.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use super::{Cluster, JSON, Project};
 use crate::harness::{KEY, TestServer, patiently, within};
+use crate::pair::of_nodes;
 use crate::postgres_port::wire::{Refused, Session};
 use crate::standby::StopOnDrop;
 
@@ -399,4 +401,47 @@ fn a_node_without_the_port_serves_others() {
         send(&cluster.nodes[1], project, 3);
         assert_eq!(open(&cluster.nodes[0], project).rows(COUNT).unwrap(), [["3"]]);
     }
+}
+
+/// The balancer that `scripts/deploy/` has, as long as this exists.
+struct Balancer(Child);
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Goal: a client that knows one address reads all projects, before and after a node is lost.
+#[test]
+fn a_balancer_may_choose_any_node() {
+    let mut cluster = Cluster::start(3, 3, &[PORT]);
+    let projects = cluster.projects(3);
+    projects.iter().for_each(|project| send(&cluster.nodes[0], project, 7));
+    let addresses = [(); 2].map(|()| {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        free.expect("a free port")
+    });
+    let bound = addresses.map(|address| address.to_string());
+    let nodes: Vec<String> =
+        cluster.nodes.iter().map(|node| node.client().address().to_string()).collect();
+    let ports: Vec<String> = cluster.nodes.iter().map(|node| node.postgres().to_string()).collect();
+    let mut haproxy = of_nodes((&bound[0], &bound[1]), &nodes, &ports);
+    haproxy.arg("-db").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _balancer = Balancer(haproxy.spawn().expect("haproxy starts: scripts/test.sh installs it"));
+    let read = |project: &Project| {
+        let rows = within(Duration::from_secs(60), || {
+            let is_there = TcpStream::connect(addresses[1]).is_ok();
+            let opened =
+                is_there.then(|| Session::open(addresses[1], KEY, &project.id.to_string()));
+            opened?.ok()?.rows(COUNT).ok()
+        });
+        assert_eq!(rows, Some(vec![vec!["7".to_owned()]]), "{project:?}");
+    };
+    projects.iter().chain(&projects).chain(&projects).for_each(read);
+    cluster.nodes[1].kill();
+    projects.iter().chain(&projects).chain(&projects).for_each(read);
+    cluster.nodes[1].begin();
+    cluster.nodes[1].take_over();
 }
