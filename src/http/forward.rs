@@ -1,5 +1,5 @@
-//! Passes requests and connections on to another server: [`Sending`], and to the one that writes: [`Forwarding`]. A request is passed on at
-//! most once, and with the secret of that server, which takes the client's address from it alone.
+//! Passes requests and connections on to another server: [`Sending`], and to the one that writes: [`Forwarding`]. A request is
+//! passed on at most once, and with the secret of that server, which takes the client's address from it alone.
 
 use std::error::Error;
 use std::net::IpAddr;
