@@ -321,20 +321,25 @@ impl Coordinator {
             Some(lease) => self.beats.still(name, lease.beat, now),
             None => Duration::ZERO,
         };
-        let owner = match (self.states.get(&shard), lease) {
+        let state = self.states.get(&shard);
+        let taken = lease.filter(|lease| !lease.holder.is_empty() && still < DEAD_AFTER);
+        // An earlier process of this node cannot be asked.
+        let there = taken.filter(|lease| lease.url != self.base.identity.url);
+        let there = there
+            .cloned()
+            .map(|Lease { holder, url, secret, .. }| Seat::There(Writer { holder, url, secret }));
+        match state {
+            Some(State::Open(_) | State::Opening) => {}
+            // It may still serve. Another node may have it before all threads here have ended.
+            Some(State::Leaving) if there.is_none() => {}
+            Some(State::Leaving | State::Preparing) | None => self.seats.set(shard, there),
+        }
+        let owner = match (state, taken) {
             (Some(State::Open(open)), _) => Owner::This(open.since),
             (Some(State::Opening), _) => Owner::This(now),
             (Some(State::Leaving), _) => Owner::Leaving,
-            (_, Some(lease)) if !lease.holder.is_empty() && still < DEAD_AFTER => {
-                let Lease { holder, url, secret, .. } = lease.clone();
-                // An earlier process of this node cannot be asked.
-                let there = url != self.base.identity.url;
-                let there = there.then_some(Seat::There(Writer { holder, url, secret }));
-                self.seats.set(shard, there);
-                Owner::Other(lease.url.clone())
-            }
+            (_, Some(lease)) => Owner::Other(lease.url.clone()),
             _ => {
-                self.seats.set(shard, None);
                 let is_paused = self.pauses.get(&shard).is_some_and(|again| now < *again);
                 match is_paused || self.states.contains_key(&shard) {
                     true => Owner::Other(String::new()),
@@ -424,7 +429,7 @@ impl Coordinator {
         let seats = Arc::clone(&self.seats);
         if !in_order {
             tracing::error!(%shard, "the shard is closed here; another node has it, or opens it");
-            seats.set(shard, None);
+            seats.set(shard, Some(Seat::Leaving));
         }
         let closing = async move {
             let Open { app, held, tasks, renewal, .. } = *open;
@@ -434,7 +439,7 @@ impl Coordinator {
                 if let Err(error) = app.shard.flush().await {
                     tracing::warn!(%shard, %error, "cannot flush before a shard is closed");
                 }
-                seats.set(shard, None);
+                seats.set(shard, Some(Seat::Leaving));
                 app.shard.drain(PIPELINE_DRAIN).await;
             }
             tasks.shutdown().begin();

@@ -45,6 +45,8 @@ const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 pub enum Seat {
     /// This node has it.
     Here(Arc<Router>, Held),
+    /// This node gives it away, or has lost it: who passes a request on asks the next node.
+    Leaving,
     /// Another node has it.
     There(Writer),
 }
@@ -66,7 +68,7 @@ impl Seats {
     /// Notes who has a shard; `None` if nobody has it.
     pub fn set(&self, shard: ShardId, seat: Option<Seat>) {
         let is_same = match (self.get(shard), &seat) {
-            (None, None) => true,
+            (None, None) | (Some(Seat::Leaving), Some(Seat::Leaving)) => true,
             (Some(Seat::There(known)), Some(Seat::There(now))) => known == *now,
             _ => false,
         };
@@ -94,7 +96,7 @@ impl Seats {
         let seats = self.seats.load();
         let here = seats.iter().filter_map(|(shard, seat)| match seat {
             Seat::Here(router, _) => Some((*shard, Arc::clone(router))),
-            Seat::There(_) => None,
+            Seat::Leaving | Seat::There(_) => None,
         });
         here.collect()
     }
@@ -106,8 +108,12 @@ impl Seats {
 
     /// Waits until a node has a shard, another one than `before`.
     async fn taken(&self, shard: ShardId, before: Option<&Writer>) {
-        let is_before = || before.is_some_and(|owner| self.is_at(shard, owner));
-        self.wait(|| self.get(shard).is_some() && !is_before()).await;
+        let is_taken = || match self.get(shard) {
+            Some(Seat::Here(..)) => true,
+            Some(Seat::There(owner)) => before != Some(&owner),
+            Some(Seat::Leaving) | None => false,
+        };
+        self.wait(is_taken).await;
     }
 
     fn is_at(&self, shard: ShardId, owner: &Writer) -> bool {
@@ -172,13 +178,18 @@ impl Cluster {
                     };
                 }
                 // The node that has passed it on asks whoever has the shard now.
-                Some(Seat::There(_)) if request.is_of_server() => return misdirected(),
+                Some(Seat::There(_) | Seat::Leaving) if request.is_of_server() => {
+                    return misdirected();
+                }
                 Some(Seat::There(owner)) => {
                     return self.there((shard, located), owner, request, ends).await;
                 }
                 // Also while this node opens it, whose lease others see already.
-                None if !self.awaited(shard, None, ends).await => return standing_by().into(),
-                None => {}
+                Some(Seat::Leaving) | None => {
+                    if !self.awaited(shard, None, ends).await {
+                        return standing_by().into();
+                    }
+                }
             }
         }
     }
@@ -212,7 +223,7 @@ impl Cluster {
             owner = match self.seats.get(shard) {
                 Some(Seat::There(owner)) => owner,
                 // It has come here; the client sends it again.
-                Some(Seat::Here(..)) | None => return standing_by().into(),
+                Some(Seat::Here(..) | Seat::Leaving) | None => return standing_by().into(),
             };
         }
     }
@@ -289,7 +300,7 @@ impl Cluster {
                     );
                     Problem::new(Kind::Unavailable, "elsewhere", detail).into()
                 }
-                None => standing_by().into(),
+                Some(Seat::Leaving) | None => standing_by().into(),
             };
         }
         if what == Internal::Flush {

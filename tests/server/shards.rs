@@ -197,6 +197,8 @@ struct Load<'a> {
     /// Acknowledged events by project.
     taken: Vec<AtomicU32>,
     reads: AtomicU32,
+    /// Requests that were refused for now.
+    refused: AtomicU32,
     longest: Mutex<Duration>,
 }
 
@@ -209,6 +211,7 @@ impl<'a> Load<'a> {
             next: AtomicU32::new(0),
             taken: projects.iter().map(|_| AtomicU32::new(0)).collect(),
             reads: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
             longest: Mutex::new(Duration::ZERO),
         }
     }
@@ -276,7 +279,10 @@ impl<'a> Load<'a> {
             let answer = self.client(random).send("POST", "/batch/", &[JSON], body.as_bytes());
             match answer {
                 Ok(answer) if answer.status == 200 => return Some(()),
-                Ok(answer) => assert_eq!(answer.status, 503, "{answer}"),
+                Ok(answer) => {
+                    assert_eq!(answer.status, 503, "{answer}");
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(_) => {}
             }
             thread::sleep(Duration::from_millis(20));
