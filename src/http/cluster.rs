@@ -167,7 +167,7 @@ impl Handler for Cluster {
 impl Cluster {
     /// Answers a request where the shard is.
     async fn at(&self, located: Located, route: Route, request: Request) -> Response {
-        let shard = self.shard(located);
+        let shard = self.shard(located.project);
         let ends = self.node.clock.monotonic().saturating_add(WAIT_MAX);
         loop {
             match self.seats.get(shard) {

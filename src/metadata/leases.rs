@@ -20,7 +20,7 @@ pub struct Lease {
     pub url: String,
     /// Secret with which it takes them.
     pub secret: String,
-    /// Whether the holder has opened what it has the lease of.
+    /// Whether the holder has told that it has opened what it has the lease of, as nodes of a cluster do of their shards.
     pub is_open: bool,
 }
 

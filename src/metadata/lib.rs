@@ -26,7 +26,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
@@ -95,9 +95,6 @@ pub mod violation;
 pub mod warnings;
 pub mod workers;
 
-/// The version of the data before any is loaded.
-const UNLOADED: i64 = -1;
-
 /// The metadata store. A cheap handle; clones share one store.
 #[derive(Clone, Debug)]
 pub struct Metadata {
@@ -117,8 +114,6 @@ struct Shared {
     gate: Arc<Mutex<()>>,
     /// Set from before a commit until its snapshot is published.
     is_behind: AtomicBool,
-    /// The version of the data ([`db`]) that the snapshot has.
-    data_version: AtomicI64,
     /// Hash keys that wait for the gate; the first request that passes it writes them all. Bounded
     /// by the number of running requests.
     waiting: parking_lot::Mutex<hash_keys::Waiting>,
@@ -179,7 +174,6 @@ impl Metadata {
             current: ArcSwap::from_pointee(Snapshot::default()),
             gate: Arc::new(Mutex::new(())),
             is_behind: AtomicBool::new(true),
-            data_version: AtomicI64::new(UNLOADED),
             waiting: parking_lot::Mutex::default(),
             forgotten: AtomicU64::new(0),
             published: watch::Sender::new(0),
@@ -226,12 +220,6 @@ impl Metadata {
         tx.rollback().await
     }
 
-    /// The version of the data that the snapshot has: of two servers with one database, the one with the higher number knows
-    /// all that the other one does.
-    pub fn data_version(&self) -> i64 {
-        self.shared.data_version.load(Ordering::Acquire)
-    }
-
     /// The number of definitions deleted or renamed since the start. When it changes, definitions
     /// written earlier by [`Metadata::upsert_definitions`] may be missing.
     pub fn forgotten(&self) -> u64 {
@@ -266,8 +254,7 @@ impl Metadata {
 impl Shared {
     /// Whether the snapshot is that of `version` of the data.
     fn is_current(&self, version: i64) -> bool {
-        !self.is_behind.load(Ordering::Acquire)
-            && self.data_version.load(Ordering::Acquire) == version
+        !self.is_behind.load(Ordering::Acquire) && self.current.load().version == Some(version)
     }
 
     /// Publishes the state that `tx` sees, unless the snapshot is that. Reads only the parts that have changed, if that
@@ -277,24 +264,25 @@ impl Shared {
             if self.is_current(tx.version) {
                 return Ok(());
             }
-            let (known, now) = (self.data_version.load(Ordering::Acquire), tx.version);
-            let parts = match tx.is_shared() && known != UNLOADED {
-                true => changes::between(tx.connection(), known, now).await?,
-                false => None,
+            let (known, now) = (self.current.load_full(), tx.version);
+            let parts = match known.version.filter(|_| tx.is_shared()) {
+                Some(version) => changes::between(tx.connection(), version, now).await?,
+                None => None,
             };
             let fresh = match parts {
-                Some(parts) => self.current.load_full().with_parts(tx.connection(), &parts).await?,
+                Some(parts) => known.with_parts(tx.connection(), &parts).await?,
                 None => Snapshot::load(tx.connection()).await?,
             };
-            self.publish(fresh);
-            self.data_version.store(tx.version, Ordering::Release);
-            self.is_behind.store(false, Ordering::Release);
+            self.publish(fresh, now);
             Ok(())
         })
     }
 
-    fn publish(&self, next: Snapshot) {
+    /// Publishes the state of a version of the data.
+    fn publish(&self, mut next: Snapshot, version: i64) {
+        next.version = Some(version);
         self.current.store(Arc::new(next));
+        self.is_behind.store(false, Ordering::Release);
         self.published.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
@@ -327,9 +315,7 @@ impl Write {
             let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
             self.shared.is_behind.store(true, Ordering::Release);
             let version = self.tx.commit_seen(parts.as_ref()).await?;
-            self.shared.publish(next);
-            self.shared.data_version.store(version, Ordering::Release);
-            self.shared.is_behind.store(false, Ordering::Release);
+            self.shared.publish(next, version);
             Ok(())
         })
     }

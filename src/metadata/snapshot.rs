@@ -35,6 +35,9 @@ use weir_flags::set::{Entry, FlagSet};
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// The version of the data that it is of. Of two servers with one PostgreSQL database, the one with the higher number knows
+    /// all that the other one does; numbers of SQLite are those of one connection. `None` if nothing was loaded.
+    pub version: Option<i64>,
     organizations: BTreeMap<Uuid, Arc<Organization>>,
     projects: BTreeMap<ProjectId, Arc<Project>>,
     /// Deleted projects, with the times of their deletions.
@@ -70,7 +73,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Revision;
 
-/// Flag sets and cohort sets are derived from flags and cohorts.
+/// Without the version. Flag sets and cohort sets are derived from flags and cohorts.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.organizations == other.organizations

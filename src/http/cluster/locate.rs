@@ -29,24 +29,25 @@ enum Named {
     Nothing,
 }
 
-/// The project of a request, if it is known, and the version of the metadata of the node that has looked.
+/// The project of a request, if it is known, and the version of the metadata in which a node has looked for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    project: Option<ProjectId>,
-    version: i64,
+    pub(super) project: Option<ProjectId>,
+    version: Option<i64>,
 }
 
 impl Located {
     /// A request about no project.
     pub(super) const fn nowhere() -> Self {
-        Self { project: None, version: 0 }
+        Self { project: None, version: None }
     }
 
     /// For the node that the request is passed on to.
     pub(super) fn to_header(self) -> HeaderValue {
         let project = self.project.map_or(String::new(), |project| project.to_string());
+        let version = self.version.unwrap_or_default();
         // Digits and a point are allowed in headers.
-        HeaderValue::try_from(format!("{}.{project}", self.version))
+        HeaderValue::try_from(format!("{version}.{project}"))
             .unwrap_or(HeaderValue::from_static(""))
     }
 
@@ -58,13 +59,13 @@ impl Located {
             "" => None,
             project => Some(ProjectId(project.parse().ok()?)),
         };
-        Some(Self { project, version: version.parse().ok()? })
+        Some(Self { project, version: Some(version.parse().ok()?) })
     }
 }
 
 impl Cluster {
-    /// The shard of a project.
-    pub(super) fn shard(&self, Located { project, .. }: Located) -> ShardId {
+    /// The shard of a project; the first, if it is not known.
+    pub(super) fn shard(&self, project: Option<ProjectId>) -> ShardId {
         let snapshot = self.node.metadata.snapshot();
         let project = project.and_then(|project| snapshot.project(project));
         project.map_or(ShardId::FIRST, |project| project.shard)
@@ -74,7 +75,7 @@ impl Cluster {
     pub(super) async fn located(&self, route: &Route, request: &mut Request) -> Located {
         // Another node has looked. This one has to know whatever that one did.
         if let Some(located) = Located::told(request) {
-            if self.node.metadata.data_version() < located.version {
+            if self.node.metadata.snapshot().version < located.version {
                 self.refresh().await;
             }
             return located;
@@ -92,7 +93,7 @@ impl Cluster {
             Named::Project(project) => project,
             Named::Nothing => None,
         };
-        Located { project, version: self.node.metadata.data_version() }
+        Located { project, version: self.node.metadata.snapshot().version }
     }
 
     /// The shard of a command that asks about a project: of its body, or of the query; without one it is the first.
@@ -105,8 +106,7 @@ impl Cluster {
             },
         };
         self.refresh().await;
-        let project = Some(ProjectId(project.unwrap_or(1)));
-        self.shard(Located { project, ..Located::nowhere() })
+        self.shard(Some(ProjectId(project.unwrap_or(1))))
     }
 
     async fn named(&self, route: &Route, request: &mut Request) -> Named {
