@@ -35,6 +35,8 @@ QUESTIONS = {
     "trend: unique persons": node("TrendsQuery", [event(None, math="dau")]),
     "trend: property filter": node("TrendsQuery", [event("$pageview")], properties=[
         {"key": "$current_url", "type": "event", "operator": "icontains", "value": "pricing"}]),
+    "trend: persons with a property": node("TrendsQuery", [event("$pageview")], properties=[
+        {"key": "$initial_browser", "type": "person", "operator": "exact", "value": ["Safari"]}]),
     "funnel: 3 steps": node("FunnelsQuery", [event(step) for step in STEPS]),
     "funnel: by browser": node("FunnelsQuery", [event(step) for step in STEPS], breakdownFilter={"breakdown": "$browser"}),
     "retention: 4 weeks": {"query": {"kind": "RetentionQuery", "dateRange": RANGE, "retentionFilter": RETENTION},

@@ -62,9 +62,9 @@ impl Coordinator {
             let why = format!("there are {} workers, and {threads} threads", workers.len());
             return Err(DataFusionError::NotImplemented(why));
         }
-        let fragments = self.service.runtime().writer(&candidate);
+        let fragments = self.service.runtime().writer(&candidate).await?;
         let writer = Arc::new(Writer::new(fragments.clone()));
-        let headers = secret::headers(&FragmentSettings::of(&candidate))?;
+        let headers = secret::headers(&FragmentSettings::of(&candidate, &fragments))?;
         let Candidate { state, query, plan, .. } = candidate;
         let nodes = Nodes(Arc::new(Known { own: self.service.url().clone(), workers }));
         let channels = QueryChannels::new(self.channels.clone(), Arc::clone(&writer));

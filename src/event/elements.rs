@@ -1,9 +1,10 @@
 //! The elements of a page that an event refers to, innermost first, parsed from the event's elements chain
 //! ([`elements`]): `button.big:text="Buy"nth-child="1";div.shop:attr__id="x"`. `selector` matches them by CSS
-//! selectors.
+//! selectors, `criteria` by what actions ask for.
 
 use std::borrow::Cow;
 
+pub mod criteria;
 pub mod selector;
 
 /// An element of a page.

@@ -397,6 +397,31 @@ pub(crate) mod as_text {
     }
 }
 
+/// The same of a pattern that need not be there.
+pub(crate) mod as_text_if_any {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Pattern;
+
+    pub(crate) fn serialize<S: Serializer>(
+        pattern: &Option<Arc<Pattern>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        pattern.as_ref().map(|pattern| &pattern.text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<Pattern>>, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
+        text.map(|text| Pattern::new(&text)).transpose().map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{PATTERN_MAX_BYTES, PATTERN_MAX_STATES, Pattern, PatternError, Size};

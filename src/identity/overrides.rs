@@ -59,11 +59,20 @@ pub struct Overrides {
     has_any: bool,
 }
 
+/// A state of the overrides.
+#[derive(Clone, Copy, Debug)]
+pub struct OverridesAt(Seen);
+
+/// The person that replaces each person that was merged.
+pub type SurvivorMap = HashMap<Uuid, Uuid>;
+
 /// The overrides of one project as of one state, for processes that do not have the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverrideMap {
-    /// The person that replaces each person that was merged.
-    pub survivors: HashMap<Uuid, Uuid>,
+    /// The person that replaced each person that was merged, as of another state.
+    pub base: Arc<SurvivorMap>,
+    /// The same of those for whom it may be another one now; itself for one that is not replaced any more.
+    pub survivors: SurvivorMap,
     /// Persons whose events may belong to several persons, by their distinct ids.
     pub splits: HashSet<Uuid>,
 }
@@ -71,7 +80,10 @@ pub struct OverrideMap {
 impl OverrideMap {
     /// The person that replaces `person`, if one does. See [`Overrides::get`].
     pub fn get(&self, person: Uuid) -> Option<Uuid> {
-        self.survivors.get(&person).copied()
+        match self.survivors.get(&person) {
+            Some(survivor) => Some(*survivor).filter(|survivor| *survivor != person),
+            None => self.base.get(&person).copied(),
+        }
     }
 
     /// The person that an event stored with `person` belongs to, if it is another one. See [`Overrides::of_event`].
@@ -161,25 +173,61 @@ impl Overrides {
         !self.has_any && self.splits.0.is_empty()
     }
 
+    /// The state that these are of; `None` if it cannot be read.
+    pub fn at(&self) -> Option<OverridesAt> {
+        self.seen.map(OverridesAt)
+    }
+
+    /// The persons of a project of whom the entries may differ between another state and this one, each with the person
+    /// that replaces it in this one, itself if none does. `None` if too many have changed between them.
+    pub fn changes_since(
+        &self,
+        project: ProjectId,
+        OverridesAt(other): OverridesAt,
+    ) -> Result<Option<SurvivorMap>, IdentityError> {
+        let Some(seen) = self.seen else { return Ok(None) };
+        let Some(changed) = self.survivors.changed_between(project, other, seen) else {
+            return Ok(None);
+        };
+        let survivor = |person| Ok((person, self.resolve(project, person)?));
+        changed.into_iter().map(survivor).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Visits all entries of a project, each person with the one that replaces it, in an order that is always the same.
+    pub fn each_of(
+        &self,
+        project: ProjectId,
+        mut visit: impl FnMut(Uuid, Uuid) -> Flow,
+    ) -> Result<(), IdentityError> {
+        match self.has_any {
+            true => self
+                .view
+                .scan_overrides_of(project, |(_, person), survivor| Ok(visit(person, survivor))),
+            false => Ok(()),
+        }
+    }
+
+    /// The persons of a project whose events may belong to several persons, by their distinct ids.
+    pub fn splits_of(&self, project: ProjectId) -> HashSet<Uuid> {
+        self.splits.0.get(&project).map(|own| HashSet::clone(own)).unwrap_or_default()
+    }
+
     /// The overrides of a project as a value; `None` if it has more than `entries_max` of a kind.
     pub fn map_of(
         &self,
         project: ProjectId,
         entries_max: usize,
     ) -> Result<Option<OverrideMap>, IdentityError> {
-        let splits = self.splits.0.get(&project).map(|own| HashSet::clone(own)).unwrap_or_default();
-        let mut survivors = HashMap::new();
-        if self.has_any {
-            self.view.scan_overrides_of(project, |(_, person), survivor| {
-                survivors.insert(person, survivor);
-                Ok(match survivors.len() > entries_max {
-                    true => Flow::Break(()),
-                    false => Flow::Continue(()),
-                })
-            })?;
-        }
+        let (splits, mut survivors) = (self.splits_of(project), SurvivorMap::new());
+        self.each_of(project, |person, survivor| {
+            survivors.insert(person, survivor);
+            match survivors.len() > entries_max {
+                true => Flow::Break(()),
+                false => Flow::Continue(()),
+            }
+        })?;
         let fits = survivors.len() <= entries_max && splits.len() <= entries_max;
-        Ok(fits.then_some(OverrideMap { survivors, splits }))
+        Ok(fits.then(|| OverrideMap { survivors, splits, ..OverrideMap::default() }))
     }
 
     /// All entries `((project, person), survivor)` in the order of their keys.

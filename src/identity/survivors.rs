@@ -42,7 +42,7 @@ pub(super) type Key = (ProjectId, Uuid);
 const ENTRY_BYTES: u64 = 140;
 
 /// Changes that are remembered, 48 bytes each.
-const CHANGES_MAX: usize = 16 * 1024;
+const CHANGES_MAX: usize = 64 * 1024;
 
 /// The number of reopens of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -198,6 +198,25 @@ impl Survivors {
         let survivor = read()?;
         self.learn(key, survivor, seen);
         Ok(survivor)
+    }
+
+    /// The persons of a project of whom the entries may differ between two states; `None` if too many have changed since
+    /// the earlier one.
+    pub(super) fn changed_between(
+        &self,
+        project: ProjectId,
+        a: Seen,
+        b: Seen,
+    ) -> Option<Vec<Uuid>> {
+        let changes = self.changes.lock();
+        let earlier = a.point.min(b.point);
+        let is_known = [a, b].iter().all(|seen| seen.opening == changes.opening)
+            && changes.forgotten <= earlier;
+        is_known.then(|| {
+            let changed = changes.latest.iter();
+            let changed = changed.filter(|((own, _), point)| *own == project && **point > earlier);
+            changed.map(|((_, person), _)| *person).collect()
+        })
     }
 
     /// Cached answers.

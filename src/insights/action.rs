@@ -2,11 +2,6 @@
 //! matches the action if it matches any step, and a step if it meets all conditions of the step: the event's name,
 //! the URL of the page, properties, and conditions on the DOM elements of the event.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use arrow::array::{Array, AsArray, BooleanArray};
-use arrow::datatypes::DataType;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
 use serde_json::{Value, json};
@@ -15,13 +10,11 @@ use crate::filters::Filters;
 use weir_api::node::{Content, NodeError, join, shortened};
 use weir_api::nodes::filter::Properties;
 use weir_api::nodes::lists as nodes;
+use weir_event::elements::criteria::Criteria;
 use weir_event::elements::selector::Selector;
-use weir_event::elements::{Element, elements};
 use weir_event::id::ProjectId;
 use weir_event::pattern::{Pattern, Size, check_together};
-use weir_query::filter::condition;
-use weir_query::filter::condition::Pace;
-use weir_query::guard::watched::Watched;
+use weir_query::filter::elements;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::view::View;
 
@@ -30,9 +23,6 @@ pub const STEPS_MAX: usize = 50;
 
 /// Longest text of a step, in characters.
 const TEXT_MAX_CHARS: usize = 1000;
-
-/// The column of events with the chain of DOM elements that they are about.
-const ELEMENTS: &str = "elements_chain";
 
 /// Operators that compare a text.
 const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
@@ -48,16 +38,7 @@ struct Step {
     event: Option<String>,
     /// Its property filters, and the condition on the URL of the page.
     filters: Filters,
-    parts: Arc<Parts>,
-}
-
-/// Conditions on the elements of an event; each must be met by one of them.
-#[derive(Debug, Default)]
-struct Parts {
-    tag: Option<String>,
-    selector: Option<Selector>,
-    text: Option<Arc<Pattern>>,
-    href: Option<Arc<Pattern>>,
+    criteria: Criteria,
 }
 
 impl Action {
@@ -187,74 +168,28 @@ impl Step {
             let pattern = pattern.map(|pattern| Pattern::new(&pattern)).transpose();
             pattern.map_err(|error| refused(name, error.to_string()))
         };
-        let parts = Parts {
+        let criteria = Criteria {
             text: compiled("text", &sent.text, &sent.text_matching)?,
             href: compiled("href", &sent.href, &sent.href_matching)?,
             selector: selector.map_err(|error| refused("selector", error.to_string()))?,
             tag: sent.tag_name,
         };
-        Ok(Self { event: sent.event, filters, parts: Arc::new(parts) })
+        Ok(Self { event: sent.event, filters, criteria })
     }
 
     fn pattern_states(&self) -> usize {
-        let parts = self.parts.patterns().map(|pattern| pattern.size().states);
-        parts.fold(self.filters.pattern_states(), usize::saturating_add)
+        let states = self.criteria.patterns().map(|pattern| pattern.size().states);
+        states.fold(self.filters.pattern_states(), usize::saturating_add)
     }
 
     fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
         let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
-        let of_elements = (!self.parts.is_empty()).then(|| of_elements(Arc::clone(&self.parts)));
+        let of_elements =
+            (!self.criteria.is_empty()).then(|| elements::condition(self.criteria.clone()));
         let all = named.into_iter().chain(of_elements);
         let all = all.chain(self.filters.condition(engine, project, view.exact()));
         all.reduce(Expr::and).unwrap_or_else(|| lit(true))
     }
-}
-
-impl Parts {
-    fn is_empty(&self) -> bool {
-        let Self { tag, selector, text, href } = self;
-        tag.is_none() && selector.is_none() && text.is_none() && href.is_none()
-    }
-
-    fn patterns(&self) -> impl Iterator<Item = &Arc<Pattern>> {
-        self.text.iter().chain(&self.href)
-    }
-
-    /// Whether the elements of an event meet all conditions. Different elements may meet them: the text is often that
-    /// of a child of the link.
-    fn are_in(&self, elements: &[Element<'_>]) -> bool {
-        let has = |name: &str, pattern: &Pattern| {
-            let mut values = elements.iter().flat_map(|element| element.values(name));
-            values.any(|value| pattern.is_match(value).unwrap_or(false))
-        };
-        let is_tag =
-            |tag: &String| elements.iter().any(|element| element.tag.eq_ignore_ascii_case(tag));
-        self.tag.as_ref().is_none_or(is_tag)
-            && self.selector.as_ref().is_none_or(|selector| selector.matches(elements))
-            && self.text.as_ref().is_none_or(|text| has("text", text))
-            && self.href.as_ref().is_none_or(|href| has("href", href))
-    }
-}
-
-/// The condition that the elements of an event meet these conditions.
-fn of_elements(parts: Arc<Parts>) -> Expr {
-    let pace = Pace::Slow(Watched::new(parts.patterns().cloned().collect()));
-    let columns = [(ELEMENTS, DataType::Utf8View)];
-    condition::condition("matches_elements", &columns, pace, move |columns, call| {
-        let chains = columns.first().and_then(|column| column.as_string_view_opt());
-        let Some(chains) = chains else { return Ok(BooleanArray::new_null(0)) };
-        // Few chains in a batch are distinct, so the result is cached by chain.
-        let mut known: HashMap<&str, bool> = HashMap::new();
-        let is_in = |chain: &'_ str| parts.are_in(&elements(chain));
-        let mut answers = Vec::with_capacity(chains.len());
-        for chain in chains {
-            call.check()?;
-            answers.push(
-                chain.is_some_and(|chain| *known.entry(chain).or_insert_with(|| is_in(chain))),
-            );
-        }
-        Ok(BooleanArray::from(answers))
-    })
 }
 
 /// A text of a step, the operator that compares it, and the default operator.
@@ -338,10 +273,10 @@ mod tests {
             (json!({"text": "Shop", "tag_name": "i"}), false),
         ] {
             let action = Action::parse(&json!([step]), "steps").unwrap();
-            assert_eq!(action.steps[0].parts.are_in(&chain), expected, "{step}");
+            assert_eq!(action.steps[0].criteria.are_met_by(&chain), expected, "{step}");
         }
         let none = Action::parse(&json!([{"event": "a"}, {"url": "x"}]), "steps").unwrap();
-        assert!(none.steps.iter().all(|step| step.parts.is_empty()));
+        assert!(none.steps.iter().all(|step| step.criteria.is_empty()));
         let named = Action::parse(&json!([{"event": "a"}, {"event": "b"}]), "steps").unwrap();
         assert_eq!(named.events().collect::<Vec<_>>(), ["a", "b"]);
     }

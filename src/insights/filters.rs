@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
+use futures::FutureExt;
 use serde_json::Value;
 
 use weir_api::node::NodeError;
@@ -16,6 +18,7 @@ use weir_event::predicate::tree::{FILTERS_MAX, Tree, TreeError};
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
 use weir_query::filter::matches::Subjects;
+use weir_query::filter::subject_sets::{FindPersons, SUBJECTS_MAX};
 use weir_query::filter::{matches, person_filter, tree};
 use weir_query::guard::complexity;
 use weir_query::guard::complexity::WORDS_MAX;
@@ -81,42 +84,56 @@ impl Filters {
         project: ProjectId,
         exact: ExactColumns,
     ) -> Option<Expr> {
-        let (tree, subjects) = self.of(engine, project, exact)?;
-        Some(tree::condition(tree, subjects))
+        let subjects =
+            Subjects { find: Some(finding(engine, project)), exact, ..subjects(engine, project) };
+        Some(tree::condition(self.tree()?, subjects))
     }
 
     /// The condition that all hold for a person, on rows of the table of persons: see [`person_filter::condition`].
     /// The filters must be on persons only; `None` without filters.
     pub fn condition_of_persons(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
-        let (tree, subjects) = self.of(engine, project, ExactColumns::default())?;
-        Some(person_filter::condition(tree, subjects))
+        Some(person_filter::condition(self.tree()?, subjects(engine, project)))
     }
 
-    /// The filters, and the subjects that they read besides rows; `None` without filters.
-    fn of(
-        &self,
-        engine: &Engine,
-        project: ProjectId,
-        exact: ExactColumns,
-    ) -> Option<(Tree, Subjects)> {
-        let tree = match self.0.as_slice() {
-            [] => return None,
-            [one] => one.clone(),
-            several => Tree::All(several.to_vec()),
-        };
-        let now = engine.present(project);
-        let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
-        let in_cohort = memberships(Arc::clone(&cohorts), project, now);
-        let subjects = Subjects {
-            project,
-            view: engine.persons(project),
-            memory: engine.memory(),
-            in_cohort: Some(Box::new(in_cohort)),
-            now,
-            exact,
-        };
-        Some((tree, subjects))
+    /// All of them; `None` without filters.
+    fn tree(&self) -> Option<Tree> {
+        match self.0.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(Tree::All(several.to_vec())),
+        }
     }
+}
+
+/// What filters read besides rows.
+fn subjects(engine: &Engine, project: ProjectId) -> Subjects {
+    let now = engine.present(project);
+    let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
+    let in_cohort = memberships(Arc::clone(&cohorts), project, now);
+    Subjects {
+        project,
+        view: engine.persons(project),
+        memory: engine.memory(),
+        in_cohort: Some(Box::new(in_cohort)),
+        now,
+        exact: ExactColumns::default(),
+        find: None,
+    }
+}
+
+/// Finds persons in the table of persons.
+fn finding(engine: &Engine, project: ProjectId) -> FindPersons {
+    let engine = engine.clone();
+    Arc::new(move |tree, holds| {
+        let engine = engine.clone();
+        let condition = person_filter::condition(tree, subjects(&engine, project));
+        let condition = if holds { condition } else { !condition };
+        let found = async move {
+            let found = engine.persons_where(project, condition, SUBJECTS_MAX).await;
+            found.map_err(|error| DataFusionError::External(Box::new(error)))
+        };
+        found.boxed()
+    })
 }
 
 /// Refuses expressions that are too long in total.

@@ -7,6 +7,7 @@
 
 mod contained;
 mod contents;
+pub(crate) mod override_bases;
 mod runtime;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,12 @@ use crate::events::histories::parts::{FoldExec, FoldReaders};
 use crate::events::resolve_person::ResolvePerson;
 use crate::events::scoped::ScopedExec;
 use crate::fragments::contents::{FunctionContent, Known, OperatorContent};
+use crate::fragments::override_bases::BaseName;
 use crate::functions::serializable::FunctionReaders;
 use crate::guard;
 use crate::guard::Pools;
 use weir_event::json;
+use weir_identity::overrides::SurvivorMap;
 
 pub(crate) use crate::fragments::contained::contained;
 pub use crate::fragments::runtime::{FragmentRuntime, FragmentSettings, Stop};
@@ -56,6 +59,18 @@ pub struct Fragments {
     pools: Pools,
     /// The contents of functions of persons by their states, which are long.
     persons: Arc<Mutex<PersonContents>>,
+    /// The overrides of persons that are not in plans.
+    base: Option<Arc<Base>>,
+}
+
+/// Overrides of a project that are not in the plans of a query.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) name: BaseName,
+    /// Where plans are read: its overrides.
+    pub(crate) overrides: Arc<SurvivorMap>,
+    /// Where they are written: what has changed since.
+    pub(crate) changed: SurvivorMap,
 }
 
 impl Fragments {
@@ -63,6 +78,7 @@ impl Fragments {
         Self {
             above,
             persons: Arc::default(),
+            base: None,
             functions: Arc::new(context.scalar_functions().clone()),
             aggregates: Arc::new(context.aggregate_functions().clone()),
             of_lambdas: Arc::new(context.higher_order_functions().clone()),
@@ -108,13 +124,13 @@ impl Fragments {
         if let Some(own) = function.inner().downcast_ref::<ResolvePerson>() {
             let mut persons = self.persons.lock();
             let known = persons.entry(own.state()).or_insert_with(|| {
-                let content = FunctionContent::of(function, &self.functions)?;
+                let content = FunctionContent::of(function, &self.functions, self.base.as_deref())?;
                 serde_json::to_vec(&content).ok().map(Arc::from)
             });
             let content = known.as_ref().ok_or_else(|| unwritable(function.name()))?;
             return Ok(Some(content.to_vec()));
         }
-        let content = FunctionContent::of(function, &self.functions);
+        let content = FunctionContent::of(function, &self.functions, self.base.as_deref());
         match content.ok_or_else(|| unwritable(function.name()))? {
             FunctionContent::Named(_) => Ok(None),
             content => serde_json::to_vec(&content).map(Some).map_err(|error| unreadable(&error)),
@@ -133,6 +149,7 @@ impl Fragments {
             functions: &self.functions,
             readers: self.above.functions,
             values: &self.pools.values,
+            base: self.base.as_deref(),
         };
         content.function(&known)
     }

@@ -146,18 +146,47 @@ pub(crate) fn insights() -> Vec<Value> {
         correlated(&json!({"funnelCorrelationType": "events"})),
         correlated(&of_values),
     ]
+    .into_iter()
+    .chain(insights_of_subjects())
+    .collect()
+}
+
+/// Insights with filters on what the events of [`fill`] do not have themselves: persons, cohorts, groups and actions.
+fn insights_of_subjects() -> Vec<Value> {
+    let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
+    let person = |key: &str, operator: &str, value: Value| json!({"key": key, "type": "person", "operator": operator, "value": value});
+    let group = |key: &str, operator: &str, value: Value| json!({"key": key, "type": "group", "group_type_index": 0, "operator": operator, "value": value});
+    let cohort =
+        |operator: &str| json!({"key": "id", "type": "cohort", "operator": operator, "value": 1});
+    let plan = json!({"key": "plan", "type": "event", "operator": "exact", "value": "pro"});
+    let either = json!({"type": "AND", "values": [{"type": "OR", "values": [person("name", "exact", json!("n1")), plan]}]});
+    let filters = [
+        json!([person("name", "is_set", json!("is_set"))]),
+        json!([person("name", "is_not_set", json!("is_not_set")), group("size", "gt", json!(1))]),
+        json!([person("name", "regex", json!("^n[12]")), person("name", "is_not", json!("n2"))]),
+        json!([cohort("in")]),
+        json!([cohort("not_in")]),
+        json!([group("size", "is_not", json!(2))]),
+        json!([group("$group_key", "icontains", json!("g"))]),
+        json!([{"key": "distinct_id", "type": "person_metadata", "operator": "icontains", "value": "user"}]),
+        either,
+    ];
+    let of = |name: &str| json!({"kind": "EventsNode", "event": name, "math": "dau"});
+    let mut insights: Vec<Value> = filters
+        .iter()
+        .map(|own| json!({"kind": "TrendsQuery", "dateRange": range, "series": [of("buy"), of("see")], "properties": own}))
+        .collect();
+    insights.push(json!({"kind": "FunnelsQuery", "dateRange": range, "series": [of("see"), of("buy")], "properties": filters[0]}));
+    let clicks = json!({"kind": "ActionsNode", "id": 1, "math": "total"});
+    insights.push(json!({"kind": "TrendsQuery", "dateRange": range, "series": [clicks]}));
+    insights
 }
 
 /// Insights that need what only the server has, or compute with numbers of persons.
 pub(crate) fn insights_alone() -> Vec<Value> {
     let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
     let of = |math: &str| json!([{"kind": "EventsNode", "event": "buy", "math": math}]);
-    let person =
-        json!([{"key": "name", "type": "person", "operator": "is_set", "value": "is_set"}]);
-    vec![
-        json!({"kind": "TrendsQuery", "dateRange": range, "series": of("weekly_active")}),
-        json!({"kind": "TrendsQuery", "dateRange": range, "series": of("total"), "properties": person}),
-    ]
+    vec![json!({"kind": "TrendsQuery", "dateRange": range, "series": of("weekly_active")})]
 }
 
 /// The result of an insight, or the error.
@@ -180,10 +209,21 @@ fn event(number: u128) -> Value {
     let of = |names: &[&'static str], number: u128| names[number as usize % names.len()];
     let (name, browser) = (of(&["see", "buy", "look"], number), of(&["Chrome", "Firefox"], number));
     let plan = of(&["pro", "free", ""], number % 7);
+    let elements = of(&["a.big:text=\"Buy\";div.shop", "b:text=\"Leave\"", ""], number % 5);
     json!({
         "event": name, "distinct_id": format!("person {id}"),
         "uuid": Uuid::from_u128(number + 1), "timestamp": at,
-        "properties": {"n": number % 90, "plan": plan, "$browser": browser},
+        "properties": {"n": number % 90, "plan": plan, "$browser": browser, "$elements_chain": elements,
+                       "$groups": {"company": format!("g{}", number % 6)}},
+    })
+}
+
+/// Gives two thirds of the groups a size.
+fn group(number: u128) -> Value {
+    json!({
+        "event": "$groupidentify", "distinct_id": "person 1",
+        "uuid": Uuid::from_u128(3_000_000 + number), "timestamp": "2026-01-01T00:00:00Z",
+        "properties": {"$group_type": "company", "$group_key": format!("g{number}"), "$group_set": {"size": number}},
     })
 }
 
@@ -235,6 +275,19 @@ pub(crate) fn fill(server: &TestServer) {
     let merges: Vec<Value> = (0..7).map(identify).collect();
     assert_eq!(server.capture(&Value::Array(merges)).status, 200);
     send(server, 900..1_000);
+    let groups: Vec<Value> = (0..4).map(group).collect();
+    assert_eq!(server.capture(&Value::Array(groups)).status, 200);
+    let named =
+        json!([{"key": "name", "type": "person", "operator": "exact", "value": ["n1", "n3"]}]);
+    let cohort =
+        json!({"name": "some", "filters": {"properties": {"type": "AND", "values": named}}});
+    let steps = json!([{"event": "buy", "text": "Buy", "selector": "div.shop a"}, {"tag_name": "b", "text": "^L", "text_matching": "regex"}]);
+    for (kind, document) in
+        [("cohorts", cohort), ("actions", json!({"name": "clicks", "steps": steps}))]
+    {
+        let made = server.post(&format!("/api/projects/1/{kind}/"), &document);
+        assert_eq!((made.status, &made.json()["id"]), (201, &json!(1)), "{made}");
+    }
 }
 
 /// The rows of SQL, or the error.
@@ -361,6 +414,82 @@ fn insights_are_those_of_one_node() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+}
+
+/// Goal: workers know who was merged also where plans cannot have all of them, as of each question, and however often the
+/// server or a worker starts anew. Method: events of many merged persons in files, more merges between questions, and the same
+/// questions asked of the server alone; a file of overrides that is gone costs no answer.
+#[test]
+fn workers_know_of_many_merged_persons() {
+    let moto = Moto::start();
+    let url = moto.gate().url();
+    let mut server = TestServer::start_with(&bucket(&url));
+    fill(&server);
+    for part in 0..6_u128 {
+        let merged = (part * 300..(part + 1) * 300).flat_map(merged);
+        assert_eq!(server.capture(&Value::Array(merged.collect())).status, 200);
+    }
+    server.flush();
+    let questions: Vec<Value> = [1, 3, 5, 10, 21].map(|at| node(QUESTIONS[at])).to_vec();
+    let of = |name: &str| json!({"kind": "EventsNode", "event": name, "math": "dau"});
+    let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
+    let name = json!([{"key": "name", "type": "person", "operator": "is_set", "value": "is_set"}]);
+    let insights = [
+        json!({"kind": "TrendsQuery", "dateRange": range, "series": [of("see")], "properties": name}),
+        json!({"kind": "FunnelsQuery", "dateRange": range, "series": [of("see"), of("buy")]}),
+    ];
+    let questions: Vec<Value> = questions.into_iter().chain(insights).collect();
+    let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start(&bucket(&url))).collect();
+    for round in 0..3_u128 {
+        for name in ["WEIR_CLUSTER_WORKERS", "WEIR_CLUSTER_LISTEN"] {
+            server.unset(name);
+        }
+        server.kill();
+        server.restart();
+        let more =
+            |at: u128| (round * 100 + at * 20..round * 100 + (at + 1) * 20).map(|own| 10_000 + own);
+        // Whoever is merged while there are workers was merged before where there are none.
+        let mut alone = Vec::new();
+        for at in 0..2 {
+            let merged: Vec<Value> = more(at).flat_map(merged).collect();
+            assert_eq!(server.capture(&Value::Array(merged)).status, 200);
+            alone = questions.iter().map(|question| result(&server, question)).collect();
+        }
+        restart(&mut server, &workers);
+        let failed = "weir_cluster_queries_failed_total";
+        for (question, alone) in questions.iter().zip(&alone) {
+            let before = over_nodes(&server);
+            assert_eq!(result(&server, question), *alone, "{round}: {question}");
+            assert!(over_nodes(&server) > before, "{question}");
+        }
+        assert_eq!(server.metric(failed), 0);
+        // What changes since is part of the plan.
+        let count = "SELECT count(DISTINCT person_id), count(*) FROM events";
+        let persons = answer(&server, count)[0].clone();
+        let merged: Vec<Value> = more(3).flat_map(merged).collect();
+        assert_eq!(server.capture(&Value::Array(merged)).status, 200);
+        let now = answer(&server, count)[0].clone();
+        // Each of them has two events, and all are one of ten persons.
+        assert_eq!(now[0], persons[0], "{persons} {now}");
+        assert_eq!(now[1].as_u64(), persons[1].as_u64().map(|count| count + 40));
+        if let Some(worker) = workers.first_mut() {
+            worker.kill();
+            *worker = Worker::start_on(&worker.address(), &bucket(&url));
+        }
+    }
+    assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
+}
+
+/// An event of somebody who is one of ten users a moment later.
+fn merged(number: u128) -> [Value; 2] {
+    let anonymous = format!("anonymous {number}");
+    let at = format!("2026-01-{:02}T12:00:00Z", 1 + number % 28);
+    [
+        json!({"event": "see", "distinct_id": anonymous, "uuid": Uuid::from_u128(5_000_000 + number), "timestamp": at}),
+        json!({"event": "$identify", "distinct_id": format!("user {}", number % 10),
+               "uuid": Uuid::from_u128(6_000_000 + number), "timestamp": at,
+               "properties": {"$anon_distinct_id": anonymous, "$set": {"name": format!("n{}", number % 10)}}}),
+    ]
 }
 
 /// What happens to a worker.

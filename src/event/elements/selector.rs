@@ -3,6 +3,8 @@
 
 use std::str::Chars;
 
+use serde::{Deserialize, Serialize};
+
 use crate::elements::Element;
 
 /// Longest selector, in characters.
@@ -12,7 +14,7 @@ const CHARS_MAX: usize = 1000;
 const HEX_DIGITS_MAX: usize = 6;
 
 /// A parsed selector.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selector(Vec<Path>);
 
 /// Why a text is not a selector.
@@ -25,21 +27,21 @@ pub struct SelectorError(String);
 type Path = Vec<(Compound, bool)>;
 
 /// What one element must have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Compound {
     tag: Option<String>,
     classes: Vec<String>,
     attributes: Vec<Attribute>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Attribute {
     name: String,
     test: Test,
     value: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Test {
     Present,
     Equal,

@@ -17,6 +17,7 @@ use crate::auto_set;
 use crate::change::{Extent, Force, Keep, Occasion, Op, OpKind, Record, Update, Warning};
 use crate::change_feed::{ChangeFeed, Watched};
 use crate::deletions::{Deletion, Origin};
+use crate::overrides::{Overrides, SurvivorMap};
 use crate::person::{DistinctId, Person};
 use crate::row::Row;
 use crate::store::Identities;
@@ -161,6 +162,43 @@ impl Watch {
     }
 }
 
+/// All entries of a project.
+fn entries(overrides: &Overrides, project: ProjectId) -> SurvivorMap {
+    let map = overrides.map_of(project, usize::MAX).expect("reads").expect("any number");
+    map.survivors
+}
+
+/// Checks that what has changed between two states turns the entries of one into those of the other.
+fn assert_told(project: ProjectId, a: &Overrides, b: &Overrides) {
+    for (from, to) in [(a, b), (b, a)] {
+        let changed = to.changes_since(project, from.at().expect("a state")).expect("reads");
+        let mut map = entries(from, project);
+        for (person, survivor) in changed.expect("few changes") {
+            match person == survivor {
+                true => map.remove(&person),
+                false => map.insert(person, survivor),
+            };
+        }
+        assert_eq!(map, entries(to, project));
+    }
+}
+
+/// Applies records, and checks that it is told which overrides they change, and which have changed since `first`.
+fn applied_records(
+    identities: &Identities,
+    project: ProjectId,
+    records: &[Record],
+    first: Option<&Overrides>,
+) -> Vec<Warning> {
+    let before = identities.overrides();
+    let warnings = identities.apply(records).expect("applies").warnings;
+    let after = identities.overrides();
+    for other in first.into_iter().chain([&before]) {
+        assert_told(project, other, &after);
+    }
+    warnings
+}
+
 /// Stored events: distinct ids, and the person that each was stored or folded with.
 type Events = Vec<(String, Uuid)>;
 
@@ -277,6 +315,7 @@ fn every_batching_gives_the_persons_of_the_model() {
             let mut warnings: Vec<Warning> = Vec::new();
             let mut events = Events::new();
             let mut rest = records.as_slice();
+            let mut first = Some(store.as_ref().expect("open").overrides());
             while !rest.is_empty() {
                 let take = match at {
                     0 => rest.len(),
@@ -286,6 +325,7 @@ fn every_batching_gives_the_persons_of_the_model() {
                 let (now, later) = rest.split_at(take);
                 if at == 3 && restart {
                     // The process ends after any part of the next records.
+                    first = None;
                     let identities = store.take().expect("open");
                     let parts = random.random_range(0..4);
                     warnings.extend(identities.apply_parts(now, parts).expect("applies"));
@@ -293,7 +333,7 @@ fn every_batching_gives_the_persons_of_the_model() {
                     *store = Some(open(at));
                 }
                 let identities = store.as_ref().expect("open");
-                warnings.extend(identities.apply(now).expect("applies").warnings);
+                warnings.extend(applied_records(identities, project, now, first.as_ref()));
                 if let (1, [record], Some(watch)) = (at, now, &mut watch) {
                     watch.check(project, record);
                 }
@@ -304,7 +344,7 @@ fn every_batching_gives_the_persons_of_the_model() {
                 }
                 rest = later;
                 if at == 2 && restart && records.len() - rest.len() >= cut {
-                    drop(store.take());
+                    (first, *store) = (None, None);
                     *store = Some(open(at));
                     // The replay begins earlier than necessary.
                     store

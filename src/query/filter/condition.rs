@@ -1,7 +1,7 @@
 //! A rule of ours as a condition of a plan: [`condition`], or of one column: [`of_column`]. One with patterns looks at each
 //! row whether its query is still wanted, and keeps no thread of queries from others. A condition on persons says what it
-//! needs of them ([`Needs`]), so that the scan of the persons table evaluates it on its own columns. A condition that needs
-//! nothing else than its rows has a [`ConditionContent`], by which another process evaluates it.
+//! needs of them ([`Needs`]), so that the scan of the persons table evaluates it on its own columns. Another process
+//! evaluates a condition by its [`Content`].
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use hashbrown::HashMap;
 use serde_json::Value;
 
 use crate::filter::content::ConditionContent;
+use crate::filter::subject_sets::SubjectSet;
 use crate::guard::Running;
 use crate::guard::aside::aside;
 use crate::guard::watched::Watched;
@@ -112,8 +113,20 @@ pub fn condition(
 pub(crate) struct About {
     /// What it needs of persons.
     pub(crate) needs: Needs,
-    /// Its content, if it has one.
-    pub(crate) content: Option<ConditionContent>,
+    /// What another process evaluates it by.
+    pub(crate) content: Content,
+}
+
+/// What another process evaluates a condition by.
+#[derive(Clone, Default)]
+pub(crate) enum Content {
+    /// It cannot.
+    #[default]
+    Nothing,
+    /// A condition that needs nothing else than its rows.
+    Known(Box<ConditionContent>),
+    /// One on persons or groups, by the set of those for whom it holds.
+    Set(Arc<SubjectSet>),
 }
 
 /// The function of a condition of columns of these types.
@@ -149,7 +162,7 @@ pub(crate) fn of_property(
     test: impl Fn(&ArrayRef, Call<'_>) -> Result<BooleanArray> + Send + Sync + 'static,
 ) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let about = About { needs: Needs::Property(key), content: None };
+    let about = About { needs: Needs::Property(key), ..About::default() };
     let test = Arc::new(of_one(name, test));
     ScalarUDF::new_from_impl(OfColumns { name, signature, pace, about, test }).call(vec![value])
 }
@@ -171,9 +184,21 @@ pub(crate) fn needs(function: &ScalarUDF) -> Option<(&Needs, &Pace)> {
     Some((&own.about.needs, &own.pace))
 }
 
-/// The content of a function, if it is a condition that has one.
+/// The content of a function, if it is a condition that has one. A set must have been read.
 pub(crate) fn content(function: &ScalarUDF) -> Option<&ConditionContent> {
-    function.inner().downcast_ref::<OfColumns>()?.about.content.as_ref()
+    match &function.inner().downcast_ref::<OfColumns>()?.about.content {
+        Content::Nothing => None,
+        Content::Known(content) => Some(content),
+        Content::Set(set) => set.content(),
+    }
+}
+
+/// The set of a function, if it is a condition on persons or groups.
+pub(crate) fn subject_set(function: &ScalarUDF) -> Option<&Arc<SubjectSet>> {
+    match &function.inner().downcast_ref::<OfColumns>()?.about.content {
+        Content::Set(set) => Some(set),
+        Content::Nothing | Content::Known(_) => None,
+    }
 }
 
 /// Whether a function is a condition of one column that fails on no value, and takes little time.

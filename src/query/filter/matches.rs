@@ -1,6 +1,8 @@
 //! `matches_filters(properties, person_id, ...)`: a tree of filters as a function of a plan, asked row by row. Where
 //! it is about persons alone, it is asked once for each person.
 
+pub(crate) mod contents;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -15,10 +17,11 @@ use uuid::Uuid;
 
 use crate::filter::condition;
 use crate::filter::condition::{About, Call, Needs, Pace, RowTest};
-use crate::filter::content::{ConditionContent, OfEvents};
+use crate::filter::content::OfEvents;
 use crate::filter::event_properties::{Wanted, needles};
 use crate::filter::person_answers::{InARow, PersonAnswers};
 use crate::filter::subject::{InCohort, place_value};
+use crate::filter::subject_sets::FindPersons;
 use crate::guard::watched::Watched;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -89,6 +92,8 @@ pub struct Subjects {
     pub exact: ExactColumns,
     /// Where the memory of what is known of persons is taken from.
     pub memory: Arc<dyn MemoryPool>,
+    /// How the persons are found for whom filters hold; without it other processes evaluate no filters on persons.
+    pub find: Option<FindPersons>,
 }
 
 /// The condition that the filters hold for an event, and its person and groups as of now.
@@ -116,7 +121,7 @@ pub(crate) fn of_persons(tree: Tree, subjects: Arc<Subjects>) -> Expr {
     let matches = Arc::new(Matches::new(tree, subjects));
     let (pace, own) = (matches.pace(), Arc::clone(&matches));
     let test: Arc<RowTest> = Arc::new(move |view, row, call| own.keep_person(view, row, call));
-    let about = About { needs: Needs::Row(test), content: None };
+    let about = About { needs: Needs::Row(test), ..About::default() };
     let test = move |columns: &[ArrayRef], call: Call<'_>| matches.keep(columns, call);
     let function = condition::function(about, NAME, vec![DataType::Utf8View], pace, test);
     function.call(vec![ident(PERSON)])
@@ -286,11 +291,9 @@ impl Matches {
             _ => DataType::Utf8View,
         };
         let types = self.columns.iter().map(data_type).collect();
-        let content =
-            || ConditionContent::OfEvents(OfEvents { tree: self.tree.clone(), now: self.now });
-        let about = About { content: self.subjects.is_none().then(content), ..About::default() };
-        let pace = self.pace();
-        let test = move |columns: &[ArrayRef], call: Call<'_>| self.keep(columns, call);
+        let (pace, own) = (self.pace(), Arc::new(self));
+        let about = About { content: own.content(), ..About::default() };
+        let test = move |columns: &[ArrayRef], call: Call<'_>| own.keep(columns, call);
         condition::function(about, NAME, types, pace, test)
     }
 

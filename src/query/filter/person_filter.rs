@@ -197,7 +197,7 @@ fn has_part(json: &str, part: &str) -> bool {
 
 /// The condition that a test of the rows of persons holds, in rows with the uuid as `id`.
 pub(crate) fn holds_for_row(pace: Pace, test: Arc<RowTest>) -> Expr {
-    let about = About { needs: Needs::Row(test), content: None };
+    let about = About { needs: Needs::Row(test), ..About::default() };
     let types = vec![DataType::Utf8View];
     let function = condition::function(about, "holds_for_person", types, pace, |_, _| {
         // It is called for what is folded or not pushed into the scan, which is nothing.

@@ -13,7 +13,7 @@ use datafusion::prelude::{ident, lit};
 use serde_json::Value;
 
 use crate::events::{expression_columns, session_columns};
-use crate::filter::condition::{About, Pace};
+use crate::filter::condition::{About, Content, Pace};
 use crate::filter::content::{ConditionContent, OfColumn};
 use crate::filter::matches::Subjects;
 use crate::filter::{condition, matches};
@@ -168,7 +168,7 @@ fn without_value(predicate: &Predicate, subjects: &Subjects) -> Option<bool> {
 
 /// The condition of one column, as a function of it.
 pub(crate) fn of_column(of: OfColumn) -> ScalarUDF {
-    let content = Some(ConditionContent::OfColumn(of.clone()));
+    let content = Content::Known(Box::new(ConditionContent::Column(of.clone())));
     let OfColumn { kind, predicate, now, without } = of;
     let data_type = match kind {
         PropertyType::Text => DataType::Utf8View,

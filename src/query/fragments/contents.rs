@@ -3,21 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use uuid::Uuid;
 
 use crate::events::histories::parts::{FoldContent, FoldExec, FoldReaders, PartsOf};
 use crate::events::resolve_person::{Gives, ResolvePerson, Survivors};
 use crate::events::scoped::{Scope, ScopedExec};
-use crate::filter::content::ConditionContent;
-use crate::filter::{condition, matches, tree};
+use crate::filter::content::{ConditionContent, Uuids};
+use crate::filter::{condition, elements, matches, subject_sets, tree};
+use crate::fragments::Base;
+use crate::fragments::override_bases::BaseName;
 use crate::functions::local_time::LocalTimeContent;
 use crate::functions::serializable::{FunctionReader, FunctionReaders};
 use crate::functions::{json_property, serializable, text_number};
@@ -27,11 +26,9 @@ use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::overrides::OverrideMap;
 
-/// Most overrides of a project that are sent with a fragment: 32 bytes each.
-const OVERRIDES_MAX: usize = 100_000;
-
-/// Bytes of a uuid.
-const UUID_BYTES: usize = 16;
+/// Most overrides of a project that are part of a plan without a base, 32 bytes each; and most persons that were split.
+pub(super) const OVERRIDES_MAX: usize = 1000;
+const SPLITS_MAX: usize = 100_000;
 
 /// Functions by their names.
 pub(super) type Functions = HashMap<String, Arc<ScalarUDF>>;
@@ -116,6 +113,8 @@ pub(super) struct Known<'k> {
     pub(super) readers: FunctionReaders,
     /// The memory for values of functions with limits.
     pub(super) values: &'k Arc<dyn MemoryPool>,
+    /// Overrides that are not in the plan.
+    pub(super) base: Option<&'k Base>,
 }
 
 /// The content of the function that resolves persons.
@@ -125,20 +124,22 @@ pub(super) struct PersonsContent {
     gives: Gives,
     /// Whether it takes distinct ids.
     by_distinct_id: bool,
-    /// Pairs of uuids, a person and the one that replaces it: bytes in Base64.
-    survivors: String,
-    /// Uuids of persons whose events may belong to several persons.
-    splits: String,
+    /// Overrides that are not in the plan.
+    base: Option<BaseName>,
+    /// Pairs: a person and the one that replaces it, or itself if none does any more.
+    survivors: Uuids,
+    /// Persons whose events may belong to several persons.
+    splits: Uuids,
 }
 
 impl FunctionContent {
     /// That of a function; `None` if it has none. `known` are the functions of the session.
-    pub(super) fn of(function: &ScalarUDF, known: &Functions) -> Option<Self> {
+    pub(super) fn of(function: &ScalarUDF, known: &Functions, base: Option<&Base>) -> Option<Self> {
         if known.get(function.name()).is_some_and(|own| **own == *function) {
             return Some(Self::Named(function.name().to_owned()));
         }
         if let Some(inner) = guard::unguarded(function) {
-            return Self::of(inner, known).map(Box::new).map(Self::Guarded);
+            return Self::of(inner, known, base).map(Box::new).map(Self::Guarded);
         }
         if json_property::is_it(function) {
             return Some(Self::JsonProperty);
@@ -155,11 +156,11 @@ impl FunctionContent {
         if let Some((name, parameters)) = serializable::parameters(function) {
             return Some(Self::Serializable(name.to_owned(), parameters));
         }
-        let write = |inner: &ScalarUDF| Self::of(inner, known).map(Box::new);
+        let write = |inner: &ScalarUDF| Self::of(inner, known, base).map(Box::new);
         if let Some(own) = LocalTimeContent::of(function, write) {
             return Some(Self::LocalTime(own));
         }
-        PersonsContent::of(function).map(Self::ResolvePerson)
+        PersonsContent::of(function, base).map(Self::ResolvePerson)
     }
 
     /// The function.
@@ -176,25 +177,33 @@ impl FunctionContent {
             Self::Guarded(inner) => guard::guarded_function(inner.function(known)?, known.values),
             Self::Operated(own) => own.function(),
             Self::LocalTime(own) => own.function(|inner| inner.function(known)),
-            Self::Condition(ConditionContent::OfColumn(own)) => Ok(tree::of_column(own)),
-            Self::Condition(ConditionContent::OfEvents(own)) => matches::of_events(own),
+            Self::Condition(own) => condition_of(own, known),
             Self::Serializable(name, parameters) => {
                 FunctionReader::function(known.readers, &name, &parameters)
             }
             Self::JsonProperty => Ok(json_property::function()),
             Self::NumberOfText(kind) => Ok(text_number::function(kind)),
-            Self::ResolvePerson(own) => own.function(),
+            Self::ResolvePerson(own) => own.function(known.base),
         }
     }
 }
 
 impl PersonsContent {
-    fn of(function: &ScalarUDF) -> Option<Self> {
+    fn of(function: &ScalarUDF, base: Option<&Base>) -> Option<Self> {
         let own = function.inner().downcast_ref::<ResolvePerson>()?;
-        let map = match &own.survivors {
-            Survivors::Map(map) => Arc::clone(map),
+        let base = base.filter(|base| base.name.project() == own.project);
+        let map = match (&own.survivors, base) {
+            // What was read is not written again.
+            (Survivors::Map(map), _) if !map.base.is_empty() => return None,
+            (Survivors::Map(map), _) => Arc::clone(map),
+            (Survivors::Store(store), Some(base)) => {
+                let (survivors, splits) = (base.changed.clone(), store.splits_of(own.project));
+                let is_small = splits.len() <= SPLITS_MAX;
+                let map = OverrideMap { survivors, splits, ..OverrideMap::default() };
+                Arc::new(is_small.then_some(map)?)
+            }
             // An entry that cannot be read fails the query where it is needed.
-            Survivors::Store(store) => {
+            (Survivors::Store(store), None) => {
                 Arc::new(store.map_of(own.project, OVERRIDES_MAX).ok().flatten()?)
             }
         };
@@ -203,35 +212,39 @@ impl PersonsContent {
             project: own.project.0,
             gives: own.gives,
             by_distinct_id: own.takes_distinct_ids(),
-            survivors: written(pairs),
-            splits: written(map.splits.iter().copied()),
+            base: base.map(|base| base.name.clone()),
+            survivors: Uuids(pairs.collect()),
+            splits: Uuids(map.splits.iter().copied().collect()),
         })
     }
 
-    fn function(self) -> Result<ScalarUDF> {
-        let pairs = read(&self.survivors)?;
-        let pairs = pairs.chunks_exact(2).filter_map(|pair| match pair {
-            [person, survivor] => Some((*person, *survivor)),
-            _ => None,
-        });
-        let (survivors, splits) = (pairs.collect(), read(&self.splits)?.into_iter().collect());
-        let survivors = Survivors::Map(Arc::new(OverrideMap { survivors, splits }));
+    fn function(self, known: Option<&Base>) -> Result<ScalarUDF> {
+        let base = match self.base {
+            None => Arc::default(),
+            Some(name) => match known.filter(|known| known.name == name) {
+                Some(known) => Arc::clone(&known.overrides),
+                None => {
+                    let why = "a fragment needs other overrides than its query";
+                    return Err(DataFusionError::Plan(why.to_owned()));
+                }
+            },
+        };
+        let (pairs, _) = self.survivors.0.as_chunks();
+        let survivors = pairs.iter().map(|[person, survivor]| (*person, *survivor)).collect();
+        let splits = self.splits.0.into_iter().collect();
+        let survivors = Survivors::Map(Arc::new(OverrideMap { base, survivors, splits }));
         let arguments = if self.by_distinct_id { 2 } else { 1 };
         Ok(ResolvePerson::function((ProjectId(self.project), survivors), arguments, self.gives))
     }
 }
 
-fn written(uuids: impl Iterator<Item = Uuid>) -> String {
-    let bytes: Vec<u8> = uuids.flat_map(Uuid::into_bytes).collect();
-    STANDARD.encode(bytes)
-}
-
-fn read(text: &str) -> Result<Vec<Uuid>> {
-    let wrong = || DataFusionError::Plan("the overrides of a fragment cannot be read".to_owned());
-    let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
-    let uuids = bytes.chunks_exact(UUID_BYTES);
-    if !uuids.remainder().is_empty() {
-        return Err(wrong());
+/// The function of a condition.
+fn condition_of(content: ConditionContent, known: &Known<'_>) -> Result<ScalarUDF> {
+    match content {
+        ConditionContent::Column(own) => Ok(tree::of_column(own)),
+        ConditionContent::Events(own) => matches::of_events(own),
+        ConditionContent::Elements(own) => Ok(elements::function(own)),
+        ConditionContent::Persons(own) => subject_sets::of_persons(&own, known.values),
+        ConditionContent::Groups(own) => matches::contents::of_groups(own),
     }
-    Ok(uuids.filter_map(|bytes| Uuid::from_slice(bytes).ok()).collect())
 }

@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use datafusion::prelude::SessionConfig;
 use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
+use crate::events::resolve_person::{ResolvePerson, Survivors};
 use crate::events::table::store_url;
 use crate::fragments::contained::{Contained, ContainedExec};
-use crate::fragments::{Above, Fragments};
+use crate::fragments::contents::OVERRIDES_MAX;
+use crate::fragments::override_bases::{BaseName, Bases, Changed};
+use crate::fragments::{Above, Base, Fragments};
 use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
 use crate::kernel::error::QueryError;
@@ -27,6 +31,9 @@ use crate::kernel::resources::Resources;
 use crate::kernel::session;
 use weir_base::clock::Clock;
 use weir_base::config::query::QueryConfig;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::overrides::{Overrides, SurvivorMap};
 
 /// Settings of a query that its fragments share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,16 +44,19 @@ pub struct FragmentSettings {
     batch_rows: usize,
     /// Milliseconds that it may run.
     limit_millis: u64,
+    /// The overrides of persons that are not in its plans.
+    base: Option<BaseName>,
 }
 
 impl FragmentSettings {
-    /// Those of a plan.
-    pub fn of(candidate: &Candidate) -> Self {
+    /// Those of a plan, of which these write the parts.
+    pub fn of(candidate: &Candidate, writer: &Fragments) -> Self {
         let options = candidate.state.config_options();
         Self {
             time_zone: options.execution.time_zone.clone(),
             batch_rows: candidate.state.config().batch_size(),
             limit_millis: u64::try_from(candidate.limit.as_millis()).unwrap_or(u64::MAX),
+            base: writer.base.as_ref().map(|base| base.name.clone()),
         }
     }
 }
@@ -61,6 +71,7 @@ pub struct FragmentRuntime {
     base: SessionState,
     pools: Pools,
     fragments: Fragments,
+    bases: Bases,
     clock: Clock,
 }
 
@@ -84,14 +95,20 @@ impl FragmentRuntime {
         clock: Clock,
     ) -> std::result::Result<Self, QueryError> {
         let resources = Resources::within(settings);
-        let (base, _) = session::base(settings, &resources, files, None, threads)?;
-        Ok(Self::over(base, resources.pools, clock))
+        let (base, _) = session::base(settings, &resources, Arc::clone(&files), None, threads)?;
+        Ok(Self::over(base, files, resources.pools, clock))
     }
 
     /// That of the queries of an engine, whose memory it shares.
-    pub(crate) fn over(base: SessionState, pools: Pools, clock: Clock) -> Self {
+    pub(crate) fn over(
+        base: SessionState,
+        files: Arc<dyn ObjectStore>,
+        pools: Pools,
+        clock: Clock,
+    ) -> Self {
         let fragments = Fragments::new(&base.task_ctx(), Above::default(), pools.clone());
-        Self { base, pools, fragments, clock }
+        let bases = Bases::new(files, &pools.values, clock.clone());
+        Self { base, pools, fragments, bases, clock }
     }
 
     /// The same, which knows what is above, too.
@@ -105,18 +122,43 @@ impl FragmentRuntime {
         self.base.runtime_env()
     }
 
-    /// What writes the parts of a candidate, by the functions that its session shares with all others.
-    pub fn writer(&self, candidate: &Candidate) -> Fragments {
+    /// What writes the parts of a candidate, by the functions that its session shares with all others. Blocks while it reads
+    /// the store of persons.
+    ///
+    /// # Errors
+    ///
+    /// The overrides of its project cannot be read, or are to be in the bucket and cannot be written.
+    pub async fn writer(&self, candidate: &Candidate) -> Result<Fragments> {
         let above = self.fragments.above;
         let mut own = Fragments::new(&candidate.state.task_ctx(), above, self.pools.clone());
         let known = &self.fragments.functions;
         Arc::make_mut(&mut own.functions).retain(|name, _| known.contains_key(name));
-        own
+        if let Some((project, overrides)) = overrides_of(&candidate.query)?
+            && overrides.map_of(project, OVERRIDES_MAX).map_err(external)?.is_none()
+            && let Some(Changed { base: name, survivors: changed }) =
+                self.bases.changed(project, &overrides).await?
+        {
+            own.base = Some(Arc::new(Base { name, overrides: Arc::default(), changed }));
+        }
+        Ok(own)
     }
 
     /// What reads the parts of a fragment in a session.
-    pub fn reader(&self, session: &SessionState) -> Fragments {
-        Fragments::new(&session.task_ctx(), self.fragments.above, self.pools.clone())
+    ///
+    /// # Errors
+    ///
+    /// The overrides of its project are not in the bucket.
+    pub async fn reader(
+        &self,
+        session: &SessionState,
+        settings: &FragmentSettings,
+    ) -> Result<Fragments> {
+        let mut own = Fragments::new(&session.task_ctx(), self.fragments.above, self.pools.clone());
+        if let Some(name) = settings.base.clone() {
+            let overrides = self.bases.base(&name).await?;
+            own.base = Some(Arc::new(Base { name, overrides, changed: SurvivorMap::default() }));
+        }
+        Ok(own)
     }
 
     /// The settings of the session of a fragment, with the extensions of `config`; and what stops its functions.
@@ -187,6 +229,30 @@ impl FragmentRuntime {
         let files = FileScanConfigBuilder::from(files.clone()).with_source(Arc::new(source));
         Ok(DataSourceExec::from_data_source(files.build()))
     }
+}
+
+/// The overrides that the functions of a plan read from the store of persons.
+fn overrides_of(plan: &LogicalPlan) -> Result<Option<(ProjectId, Arc<Overrides>)>> {
+    let mut found = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Expr::ScalarFunction(call) = part
+                    && let Some(own) = call.func.inner().downcast_ref::<ResolvePerson>()
+                    && let Survivors::Store(overrides) = &own.survivors
+                {
+                    found = Some((own.project, Arc::clone(overrides)));
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+fn external(error: IdentityError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 fn refused() -> DataFusionError {

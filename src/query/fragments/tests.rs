@@ -111,6 +111,7 @@ fn functions_of_persons_give_the_same() {
             .into_iter()
             .collect(),
         splits: HashSet::from([person(9)]).into_iter().collect(),
+        ..OverrideMap::default()
     };
     let texts: Vec<String> = [1, 2, 9, 9].map(|number| person(number).to_string()).to_vec();
     let persons: Vec<Option<&str>> =
@@ -239,7 +240,7 @@ fn conditions_of_events_give_the_same() {
         json!({"type": "group", "group_type_index": 0, "key": "a", "value": "b"}),
     ] {
         let own = OfEvents { tree: tree(json!([of_others])), now };
-        let content = FunctionContent::Condition(ConditionContent::OfEvents(own));
+        let content = FunctionContent::Condition(ConditionContent::Events(own));
         let content = serde_json::to_vec(&content).expect("it is written");
         assert!(fragments().read_function(&content).is_err(), "{of_others}");
     }

@@ -115,10 +115,11 @@ impl Engine {
     ) -> Result<Self, QueryError> {
         let (files, threads) = (sources.store.table().store(), runtime.metrics().num_workers());
         let (base, spilling) =
-            session::base(&settings, &resources, files, sources.spill.as_deref(), threads)?;
+            session::base(&settings, &resources, files.clone(), sources.spill.as_deref(), threads)?;
         let Resources { pools, admission, planners, .. } = resources;
         let distribution = distribute.map(|distribute| {
-            distribute.make(FragmentRuntime::over(base.clone(), pools.clone(), clock.clone()))
+            let runtime = FragmentRuntime::over(base.clone(), files, pools.clone(), clock.clone());
+            distribute.make(runtime)
         });
         let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
         let barrier = ReadBarrier::new(

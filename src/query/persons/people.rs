@@ -11,12 +11,18 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::AsArray;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::ident;
 use uuid::Uuid;
 
 use crate::filter::subject::InCohort;
 use crate::kernel::engine::Engine;
 use crate::kernel::error::QueryError;
 use crate::persons::people::search::Search;
+use crate::persons::tables::rows_of_persons;
+use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
@@ -120,6 +126,36 @@ impl Engine {
             Ok(FoundPersons { count, numbers, project, view: Arc::new(view) })
         })
         .await
+    }
+
+    /// The persons for whom a condition holds, on [`rows_of_persons`]; `None` if they are more than `persons_max`. In a slot
+    /// that the caller holds.
+    pub async fn persons_where(
+        &self,
+        project: ProjectId,
+        condition: Expr,
+        persons_max: usize,
+    ) -> Result<Option<Vec<Uuid>>, QueryError> {
+        let (state, persons) =
+            self.view(project).await?.table(dictionary::PERSONS.name).await?.into_parts();
+        let LogicalPlan::TableScan(persons) = persons else { return Ok(None) };
+        let query = rows_of_persons(persons.source)?
+            .filter(condition)?
+            .project([ident("id")])?
+            .limit(0, Some(persons_max.saturating_add(1)))?
+            .build()?;
+        let mut answer = self.begin_alone(DataFrame::new(state, query));
+        let mut found = Vec::new();
+        while let Some(batch) = answer.next().await {
+            let batch = batch?;
+            let ids = batch.columns().first().and_then(|ids| ids.as_string_view_opt());
+            let Some(ids) = ids else { return Ok(None) };
+            found.extend(ids.iter().flatten().filter_map(|id| Uuid::try_parse(id).ok()));
+            if found.len() > persons_max {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
     }
 
     /// The present of a project, as of [`Engine::now`], for dates of its filters.

@@ -84,6 +84,7 @@ impl Present {
             now: self.now,
             exact: ExactColumns::default(),
             memory: Arc::clone(&self.memory),
+            find: None,
         };
         conditions.push(condition(Tree::All(trees), subjects));
         let rows = self.rows(all(conditions))?;
