@@ -11,12 +11,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from bench_bucket import EVENTS, ROUNDS, WEIR, Server, Services, ask, free_port, sql, wait_until
 
 PERSONS = int(os.environ.get("PERSONS", 200_000))
 RANGE = {"date_from": "-29d"}
+QUIET_SECONDS = 30
 STEPS = ["video played", "message sent", "file uploaded"]
 
 def node(kind, series, **more):
@@ -35,8 +37,11 @@ QUESTIONS = {
     "trend: unique persons": node("TrendsQuery", [event(None, math="dau")]),
     "trend: property filter": node("TrendsQuery", [event("$pageview")], properties=[
         {"key": "$current_url", "type": "event", "operator": "icontains", "value": "pricing"}]),
-    "trend: persons with a property": node("TrendsQuery", [event("$pageview")], properties=[
-        {"key": "$initial_browser", "type": "person", "operator": "exact", "value": ["Safari"]}]),
+    "trend: persons with a property": node("TrendsQuery", [event("$pageview", math="dau")], properties=[
+        {"key": "email", "type": "person", "operator": "icontains", "value": "7@"}]),
+    "trend: by a property of persons": node("TrendsQuery", [event("$pageview")], breakdownFilter={
+        "breakdown": "plan", "breakdown_type": "person"}),
+    "SQL: events of persons": sql("SELECT person.properties.plan AS plan, count() FROM events GROUP BY plan ORDER BY plan"),
     "funnel: 3 steps": node("FunnelsQuery", [event(step) for step in STEPS]),
     "funnel: by browser": node("FunnelsQuery", [event(step) for step in STEPS], breakdownFilter={"breakdown": "$browser"}),
     "retention: 4 weeks": {"query": {"kind": "RetentionQuery", "dateRange": RANGE, "retentionFilter": RETENTION},
@@ -54,6 +59,15 @@ def seconds(pid):
 def metric(port, name):
     _, body = ask(port, "GET", "/metrics")
     return next((float(line.rsplit(" ", 1)[1]) for line in body.decode().splitlines() if line.startswith(name + " ")), 0)
+
+def quiet(port):
+    """Waits until no files are merged any more: they would be others in the next measurement."""
+    merges, since = -1, time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS:
+        time.sleep(1)
+        now = metric(port, 'weir_compactions_total{table="events"}')
+        if now != merges:
+            merges, since = now, time.monotonic()
 
 class Nodes:
     """A server, and so many workers."""
@@ -113,6 +127,7 @@ def main():
         settings = services.settings("tables", "workers")
         server = Server(place / "server", settings).start().ready()
         server.load("--events", str(EVENTS), "--distinct-ids", str(PERSONS), "--span", "720h", "--connections", "8")
+        quiet(server.port)
         server.end()
         alone = measure(Nodes(place, settings, 0))
         for count in map(int, sys.argv[1:]):

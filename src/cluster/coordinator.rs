@@ -9,7 +9,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_distributed::{
     DistributedExec, DistributedExt, DistributedLeafExec, NetworkBoundaryExt,
     SessionStateBuilderExt, Stage, display_plan_ascii,
@@ -118,9 +119,14 @@ fn check(plan: &Arc<dyn ExecutionPlan>, writer: &Writer, context: &TaskContext) 
     Ok(())
 }
 
-/// A stage as one of its workers gets it: with the last part of each scan.
+/// A stage as one of its workers gets it: with the last part of each scan, and nothing of the stages below.
 fn part(stage: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let part = Arc::clone(stage).transform_down(|node| {
+        if node.is_network_boundary() {
+            let partitions = node.output_partitioning().partition_count();
+            let rows = EmptyExec::new(node.schema()).with_partitions(partitions);
+            return Ok(Transformed::new(Arc::new(rows), true, TreeNodeRecursion::Jump));
+        }
         let leaf = node.downcast_ref::<DistributedLeafExec>();
         Ok(match leaf.and_then(|leaf| leaf.variants().last()) {
             Some(part) => Transformed::yes(Arc::clone(part)),

@@ -4,8 +4,9 @@
 //! The engine cuts whatever DataFusion plans. Some of it means something else then: an operator that DataFusion has put on
 //! one partition, because that was all of the input, would run once in each task; windows are sent without their FILTER;
 //! rows that a LIMIT passes on to a join differ from task to task. So a stage of several tasks has only operators of this
-//! list, which are those of scans, filters, aggregates and orders; joins and windows are executed by the server, above
-//! these. What runs in one task runs on the server, as it is, and is not restricted.
+//! list, which are those of scans, filters, aggregates, orders and of joins that have both sides partitioned by their
+//! keys; windows and other joins are executed by the server, above these. What runs in one task runs on the server, as it
+//! is, and is not restricted.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
@@ -101,8 +103,10 @@ fn is_merging(node: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 fn is_listed(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let join = node.downcast_ref::<HashJoinExec>();
     fragments::is_scope(node)
         || fragments::is_fold(node)
+        || join.is_some_and(|join| join.mode == PartitionMode::Partitioned && !join.null_aware)
         || node.is::<AggregateExec>()
         || node.is::<CoalescePartitionsExec>()
         || node.is::<CooperativeExec>()

@@ -16,4 +16,5 @@ pub(super) mod resolve_person;
 pub(super) mod row_filter;
 pub(super) mod scoped;
 pub mod session_columns;
+pub(crate) mod session_functions;
 pub mod table;

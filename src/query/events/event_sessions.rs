@@ -7,11 +7,9 @@
 //! depends on neither arrival order nor files.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
-use arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
@@ -19,14 +17,12 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::{coalesce, concat, date_trunc, nullif, right, substr};
 use datafusion::functions_aggregate::expr_fn::{count, max, min};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableType, Volatility, cast,
-    create_udf, when,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, cast, when};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{col, ident, lit};
 
 use crate::events::event_property::whole_text;
+use crate::events::session_functions::SessionFunction;
 use weir_event::dictionary;
 use weir_storage::exact::ExactColumns;
 
@@ -36,7 +32,7 @@ pub(crate) const SESSION_ID: &str = "session_id";
 /// Duration in seconds from which a session is no bounce, however few its events are (PostHog's figure).
 const NO_BOUNCE_SECONDS_MIN: i64 = 10;
 
-/// Position (1-based) of the text after its time in a stamped value: see [`stamp`].
+/// Position (1-based) of the text after its time in a stamped value: see [`SessionFunction::Stamped`].
 const TEXT_AT: i64 = 17;
 
 /// Characters of a person's uuid.
@@ -142,7 +138,7 @@ pub(crate) fn plan(events: LogicalPlan, exact: ExactColumns) -> Result<LogicalPl
 /// The aggregates over the events of a session.
 fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     let time = || ident("timestamp");
-    let stamp = stamp();
+    let stamp = SessionFunction::Stamped.function();
     let stamped = |text: Expr| stamp.call(vec![time(), cast(text, DataType::Utf8View)]);
     // Prefixed with the distinct id, so that among several events at one time distinct id and person are of the same
     // event.
@@ -175,7 +171,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
 fn columns() -> Result<Vec<Expr>> {
     use gathered::{AUTOCAPTURES, END, FIRST_URL, LAST_URL, PAGEVIEWS, START};
     let plain = |name: &str| substr(ident(name), lit(TEXT_AT));
-    let (path, host) = (part_of_url("url_path", path), part_of_url("url_host", host));
+    let (path, host) = (SessionFunction::Path.function(), SessionFunction::Host.function());
     let second = |name: &str| {
         let second = date_trunc(lit("second"), ident(name));
         cast(second, DataType::Int64) / lit(1_000_000_i64)
@@ -227,75 +223,8 @@ pub(crate) fn data_type(kind: Kind) -> DataType {
     }
 }
 
-fn time_type() -> DataType {
+pub(super) fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
-}
-
-/// `stamped(timestamp, text)`: prefixes the text with its time as 16 hex digits, so that the minimum is the text of the
-/// first event, and among those at the same time the smallest text. Null if the text is null.
-fn stamp() -> ScalarUDF {
-    let invoke = |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let times =
-            arrays.first().and_then(|array| array.as_primitive_opt::<TimestampMicrosecondType>());
-        let texts = arrays.get(1).and_then(|array| array.as_string_view_opt());
-        let stamped = times.zip(texts).map(|(times, texts)| {
-            let mut stamped = StringViewBuilder::with_capacity(texts.len());
-            let mut joined = String::new();
-            for (time, text) in times.iter().zip(texts) {
-                let Some((time, text)) = time.zip(text) else {
-                    stamped.append_null();
-                    continue;
-                };
-                joined.clear();
-                let _ = write!(joined, "{:016x}{text}", in_order(time));
-                stamped.append_value(&joined);
-            }
-            stamped.finish()
-        });
-        let stamped = stamped.unwrap_or_else(|| StringViewArray::new_null(0));
-        Ok(ColumnarValue::Array(Arc::new(stamped) as ArrayRef))
-    };
-    let types = vec![time_type(), DataType::Utf8View];
-    create_udf("stamped", types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
-}
-
-/// A time as an unsigned number of the same order, with times before 1970 first: flips the sign bit.
-fn in_order(time: i64) -> u64 {
-    time.cast_unsigned() ^ (1 << 63)
-}
-
-/// A scalar function that extracts a part of a URL; null if the URL lacks it.
-fn part_of_url(name: &str, part: fn(&str) -> &str) -> ScalarUDF {
-    let invoke = move |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let urls = arrays.first().and_then(|array| array.as_string_view_opt());
-        let part =
-            |url: Option<&'_ str>| url.map(part).filter(|part| !part.is_empty()).map(str::to_owned);
-        let parts: StringViewArray = urls.into_iter().flatten().map(part).collect();
-        Ok(ColumnarValue::Array(Arc::new(parts) as ArrayRef))
-    };
-    let types = vec![DataType::Utf8View];
-    create_udf(name, types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
-}
-
-/// The path of a URL, from the first `/` after the host up to the query string or fragment; empty if there is none.
-fn path(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
-}
-
-/// The host of a URL, without user and port; empty if there is none.
-fn host(url: &str) -> &str {
-    let Some((_, rest)) = url.split_once("://") else { return "" };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    match host.rsplit_once(':') {
-        // A colon within the brackets of an IPv6 address is not followed by a port.
-        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
-        _ => host,
-    }
 }
 
 /// The table `sessions`, expanded to its plan when a query names it.

@@ -7,13 +7,14 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, JoinType, cast};
+use datafusion::logical_expr::{Expr, JoinType, ScalarUDF, cast};
 use datafusion::prelude::{ident, lit};
 
 use crate::events::event_sessions;
 use crate::events::event_sessions::{Kind, PROPERTIES, SESSION_ID, kind};
 use crate::filter::condition;
-use crate::filter::condition::Pace;
+use crate::filter::condition::{About, Content, Pace};
+use crate::filter::content::{ConditionContent, OfSession};
 use crate::kernel::error::QueryError;
 use crate::kernel::view::View;
 use weir_base::clock::UnixMicros;
@@ -86,14 +87,27 @@ pub fn number(property: &str) -> Expr {
 /// The condition that a predicate on a session property matches the session of an event: true or false. A name that is
 /// no session property counts as not set.
 pub(crate) fn condition(predicate: Predicate, now: Now) -> Expr {
-    let Some(kind) = kind(&predicate.key) else {
-        return lit(predicate.matches_value(None, now));
-    };
     let column = column(&predicate.key);
-    let data_type = event_sessions::data_type(kind);
+    match function(OfSession { predicate, now }) {
+        Ok(function) => function.call(vec![ident(column)]),
+        Err(OfSession { predicate, now }) => lit(predicate.matches_value(None, now)),
+    }
+}
+
+/// The same as a function of the column of the property.
+///
+/// # Errors
+///
+/// There is no such property.
+pub(crate) fn function(of: OfSession) -> Result<ScalarUDF, OfSession> {
+    let Some(kind) = kind(&of.predicate.key) else { return Err(of) };
+    let content = Content::Known(Box::new(ConditionContent::Session(of.clone())));
+    let about = About { content, ..About::default() };
+    let (OfSession { predicate, now }, name) = (of, "matches_session");
     let without = predicate.matches_value(None, now);
     let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Steady);
-    condition::of_column("matches_session", &column, data_type, pace, move |column, call| {
+    let test = condition::of_one(name, move |column, call| {
         condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
-    })
+    });
+    Ok(condition::function(about, name, vec![event_sessions::data_type(kind)], pace, test))
 }

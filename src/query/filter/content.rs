@@ -24,6 +24,8 @@ pub(crate) enum ConditionContent {
     Events(OfEvents),
     /// The elements of events.
     Elements(Criteria),
+    /// The sessions of events.
+    Session(OfSession),
     /// The persons of events.
     Persons(OfPersons),
     /// The groups of events.
@@ -48,6 +50,15 @@ pub(crate) struct OfColumn {
 pub(crate) struct OfEvents {
     /// The filters.
     pub(crate) tree: Tree,
+    /// What dates are read by.
+    pub(crate) now: Now,
+}
+
+/// A predicate on a property of the sessions of events.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OfSession {
+    /// The predicate, with the name of the property.
+    pub(crate) predicate: Predicate,
     /// What dates are read by.
     pub(crate) now: Now,
 }

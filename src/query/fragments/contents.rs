@@ -13,6 +13,8 @@ use serde_json::value::RawValue;
 use crate::events::histories::parts::{FoldContent, FoldExec, FoldReaders, PartsOf};
 use crate::events::resolve_person::{Gives, ResolvePerson, Survivors};
 use crate::events::scoped::{Scope, ScopedExec};
+use crate::events::session_columns;
+use crate::events::session_functions::SessionFunction;
 use crate::filter::content::{ConditionContent, Uuids};
 use crate::filter::{condition, elements, matches, subject_sets, tree};
 use crate::fragments::Base;
@@ -99,6 +101,7 @@ pub(super) enum FunctionContent {
     LocalTime(LocalTimeContent<Box<Self>>),
     JsonProperty,
     NumberOfText(text_number::Kind),
+    Session(SessionFunction),
     ResolvePerson(PersonsContent),
     Condition(ConditionContent),
     /// A function with parameters that is known above this crate.
@@ -147,6 +150,9 @@ impl FunctionContent {
         if let Some(kind) = text_number::kind_of(function) {
             return Some(Self::NumberOfText(kind));
         }
+        if let Some(own) = SessionFunction::of(function) {
+            return Some(Self::Session(own));
+        }
         if let Some(own) = OperatedContent::of(function) {
             return Some(Self::Operated(own));
         }
@@ -183,6 +189,7 @@ impl FunctionContent {
             }
             Self::JsonProperty => Ok(json_property::function()),
             Self::NumberOfText(kind) => Ok(text_number::function(kind)),
+            Self::Session(own) => Ok(own.function()),
             Self::ResolvePerson(own) => own.function(known.base),
         }
     }
@@ -244,6 +251,10 @@ fn condition_of(content: ConditionContent, known: &Known<'_>) -> Result<ScalarUD
         ConditionContent::Column(own) => Ok(tree::of_column(own)),
         ConditionContent::Events(own) => matches::of_events(own),
         ConditionContent::Elements(own) => Ok(elements::function(own)),
+        ConditionContent::Session(own) => session_columns::function(own).map_err(|own| {
+            let key = own.predicate.key;
+            DataFusionError::Plan(format!("sessions have no property {key}"))
+        }),
         ConditionContent::Persons(own) => subject_sets::of_persons(&own, known.values),
         ConditionContent::Groups(own) => matches::contents::of_groups(own),
     }

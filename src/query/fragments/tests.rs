@@ -20,6 +20,7 @@ use super::contents::FunctionContent;
 use super::{Above, Fragments};
 use crate::events::resolve_person::{Gives, ResolvePerson, Survivors, person_key};
 use crate::events::scoped::{Scope, ScopedExec};
+use crate::events::session_functions::SessionFunction;
 use crate::filter::content::{ConditionContent, OfColumn, OfEvents};
 use crate::filter::{matches, tree};
 use crate::functions::serializable::{FunctionReader, SerializableFunction};
@@ -147,6 +148,11 @@ fn functions_of_texts_give_the_same() {
     for call in [text_number::number(ident("a")), text_number::wide_number(ident("a"))] {
         let own = function_of(call);
         assert_eq!(values(&sent(&own), &[&texts]), values(&own, &[&texts]));
+    }
+    let urls = [Some("https://a.example/b?c"), Some("/b"), Some(""), None];
+    for own in [SessionFunction::Path, SessionFunction::Host] {
+        let own = own.function();
+        assert_eq!(values(&sent(&own), &[&urls]), values(&own, &[&urls]));
     }
     let own = json_property::function();
     let rows = [Some(r#"{"k":1.50,"k":"b"}"#), Some(r#"{"k":[1, 2]}"#), Some("{}"), None];

@@ -117,7 +117,13 @@ pub(crate) fn for_candidates(state: SessionState) -> SessionState {
     let rules = rules.filter(|rule| rule.name() != BOUND_BATCHES).cloned().collect();
     let mut config = state.config().clone();
     // The values of such subqueries are in the memory of one process; see [`has_scalar_subquery`].
-    config.options_mut().optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    let optimizer = &mut config.options_mut().optimizer;
+    optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    // A join is cut into tasks only if both sides are partitioned by its keys, whatever their size.
+    optimizer.hash_join_single_partition_threshold = 0;
+    optimizer.hash_join_single_partition_threshold_rows = 0;
+    // What one side tells the scan of the other stays in one process.
+    optimizer.enable_join_dynamic_filter_pushdown = false;
     SessionStateBuilder::new_from_existing(state)
         .with_config(config)
         .with_physical_optimizer_rules(rules)

@@ -11,7 +11,7 @@ use datafusion::prelude::SessionContext;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{PROPERTIES, SESSION_ID, SessionsTable, data_type, host, in_order, path};
+use super::{PROPERTIES, SESSION_ID, SessionsTable, data_type};
 use weir_event::dictionary::{Kind, SESSIONS};
 use weir_event::schema::events_schema;
 use weir_storage::exact::ExactColumns;
@@ -217,28 +217,6 @@ fn the_table_has_the_columns_of_its_plan() {
         none, none, none, none, none, none, "1", none, none,
     ];
     assert_eq!(found, expected);
-}
-
-#[test]
-fn parts_of_addresses() {
-    for (url, expected) in [
-        ("https://a.example/b/c?d=/e#f", ("a.example", "/b/c")),
-        ("https://a.example", ("a.example", "")),
-        ("https://a.example?x=/y", ("a.example", "")),
-        ("https://user:secret@a.example:80/", ("a.example", "/")),
-        ("http://[::1]:8000/x", ("[::1]", "/x")),
-        ("http://[::1]/x", ("[::1]", "/x")),
-        ("/just/a/path?q", ("", "/just/a/path")),
-        ("", ("", "")),
-    ] {
-        assert_eq!((host(url), path(url)), expected, "{url}");
-    }
-}
-
-#[test]
-fn stamps_sort_like_times() {
-    let times = [i64::MIN, -5, -1, 0, 1, 5, 1 << 52, i64::MAX];
-    assert!(times.map(in_order).is_sorted());
 }
 
 /// Goal: the dictionary has the columns of the plan, with the types of session properties.
