@@ -35,6 +35,7 @@ QUESTIONS = {
     "SQL: top URLs": sql("SELECT properties.$current_url AS u, count() AS n FROM events GROUP BY u ORDER BY n DESC, u LIMIT 10"),
     "trend: total by browser": node("TrendsQuery", [event("$pageview")], breakdownFilter={"breakdown": "$browser"}),
     "trend: unique persons": node("TrendsQuery", [event(None, math="dau")]),
+    "trend: monthly actives": node("TrendsQuery", [event(None, math="monthly_active")]),
     "trend: property filter": node("TrendsQuery", [event("$pageview")], properties=[
         {"key": "$current_url", "type": "event", "operator": "icontains", "value": "pricing"}]),
     "trend: persons with a property": node("TrendsQuery", [event("$pageview", math="dau")], properties=[

@@ -38,6 +38,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::gone::GoneProjects;
@@ -108,6 +109,15 @@ impl Limit {
             Origin::Received(at) => at < self.asked_at,
         }
     }
+}
+
+/// A distinct id with deleted events, and the bound up to which they are deleted, for processes that do not have the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletedId {
+    distinct_id: Box<str>,
+    sequence: u64,
+    /// Microseconds since 1970.
+    asked_at: i64,
 }
 
 /// The time before which no event of a project is kept, for the projects that have one.
@@ -208,6 +218,31 @@ impl Deletions {
         limits.filter_map(|limits| limits.get(distinct_id)).any(|limit| limit.covers(origin))
     }
 
+    /// The distinct ids of a project with deleted events; `None` if they are more than `ids_max`, or the whole project is
+    /// deleted.
+    pub fn listed(&self, project: ProjectId, ids_max: usize) -> Option<Vec<DeletedId>> {
+        let limits = self.parts.iter().filter_map(|part| part.projects.get(&project));
+        let count = limits.clone().map(|limits| limits.len()).fold(0, usize::saturating_add);
+        if count > ids_max || self.projects.contains(&project) {
+            return None;
+        }
+        let listed = |distinct_id: &str, limit: &Limit| DeletedId {
+            distinct_id: distinct_id.into(),
+            sequence: limit.sequence,
+            asked_at: limit.asked_at.0,
+        };
+        Some(limits.flatten().map(|(id, limit)| listed(id, limit)).collect())
+    }
+
+    /// The deletions of a project by its list. They tell what is deleted, and nothing of the requests.
+    pub fn of_list(project: ProjectId, ids: Vec<DeletedId>) -> Self {
+        let mut part = Part::default();
+        for DeletedId { distinct_id, sequence, asked_at } in ids {
+            part.add(project, distinct_id, Limit { sequence, asked_at: UnixMicros(asked_at) });
+        }
+        Self { parts: vec![Arc::new(part)], ..Self::default() }
+    }
+
     /// The distinct ids with deleted events at this log sequence, of all projects; may contain one twice.
     /// All of them for 0, the position of a file without a sequence, which may contain any events.
     pub fn distinct_ids(&self, position: u64) -> impl Iterator<Item = &str> + '_ {
@@ -304,10 +339,17 @@ mod tests {
             prop_assert_eq!(deletions.is_empty(), marks.is_empty());
             prop_assert!(deletions.parts.is_sorted_by(|larger, part| larger.ids / 2 >= part.ids));
             for project in 1..3 {
+                let ids = deletions.listed(ProjectId(project), 200).unwrap();
+                prop_assert!(ids.is_empty() || deletions.listed(ProjectId(project), 0).is_none());
+                let read = Deletions::of_list(ProjectId(project), ids);
                 for id in ["a", "b", "c", "d", "e", "f"] {
                     let limit = limits.get(&(project, id.to_owned())).copied().unwrap_or(0);
                     for position in [0, 1, 2, 5, 10, 20, 39, 40, 41] {
-                        let found = |origin| deletions.is_deleted(ProjectId(project), id, origin);
+                        let found = |origin| {
+                            let found = deletions.is_deleted(ProjectId(project), id, origin);
+                            assert_eq!(read.is_deleted(ProjectId(project), id, origin), found);
+                            found
+                        };
                         let expected = position < limit;
                         let by_log = found(Origin::Log(position));
                         prop_assert_eq!(by_log, expected, "{} at {}", id, position);

@@ -8,6 +8,7 @@ use crate::funnels::trends::Counting as FunnelRates;
 use crate::interval::{Buckets, Window};
 use crate::retention::answer::Counting as RetentionCells;
 use crate::stickiness::answer::Counting as ActiveIntervals;
+use crate::trends::active::Counting as ActivePersons;
 use weir_query::events::histories::FoldReader;
 use weir_query::fragments::Above;
 use weir_query::functions::serializable::FunctionReader;
@@ -22,6 +23,7 @@ pub const ABOVE: Above = Above {
     ],
     folds: &[
         FoldReader::of::<ActiveIntervals>(),
+        FoldReader::of::<ActivePersons>(),
         FoldReader::of::<FunnelRates>(),
         FoldReader::of::<FunnelSteps>(),
         FoldReader::of::<RetentionCells>(),

@@ -142,6 +142,11 @@ impl Window {
         serializable::call(self, step)
     }
 
+    /// The number of buckets.
+    pub fn buckets(&self) -> usize {
+        self.points.len()
+    }
+
     /// The buckets whose windows contain this step.
     pub fn buckets_with(&self, step: usize) -> Range<usize> {
         let first = self.points.partition_point(|point| *point < step);

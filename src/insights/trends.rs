@@ -2,6 +2,7 @@
 //! compiles the plan of a series, `answer` runs the plans and shapes the response, `actors` lists the persons behind
 //! a data point. The rules are those of PostHog's trends.
 
+pub(crate) mod active;
 pub mod actors;
 mod answer;
 mod plan;

@@ -127,6 +127,8 @@ pub(crate) fn insights() -> Vec<Value> {
         trends(json!({"event": null}), json!({"interval": "day"})),
         trends(json!({"math": "dau"}), json!({})),
         trends(json!({"math": "dau"}), json!({"trendsFilter": {"display": "BoldNumber"}})),
+        trends(json!({"math": "weekly_active"}), json!({"interval": "day"})),
+        trends(json!({"math": "monthly_active"}), json!({})),
         trends(json!({"math": "unique_session"}), json!({})),
         trends(math("sum"), by("$browser")),
         trends(math("avg"), by("plan")),
@@ -206,7 +208,10 @@ fn insights_of_subjects() -> Vec<Value> {
 pub(crate) fn insights_alone() -> Vec<Value> {
     let range = json!({"date_from": "2026-01-01", "date_to": "2026-02-28"});
     let of = |math: &str| json!([{"kind": "EventsNode", "event": "buy", "math": math}]);
-    vec![json!({"kind": "TrendsQuery", "dateRange": range, "series": of("weekly_active")})]
+    let by = json!({"breakdown": "plan", "breakdown_type": "event"});
+    vec![
+        json!({"kind": "TrendsQuery", "dateRange": range, "series": of("weekly_active"), "breakdownFilter": by}),
+    ]
 }
 
 /// The result of an insight, or the error.
@@ -312,6 +317,16 @@ pub(crate) fn fill(server: &TestServer) {
     }
 }
 
+/// Deletes the events of a person, which stay in files for a while.
+fn forget(server: &TestServer, distinct_id: &str) {
+    let count = format!("SELECT count(*) FROM events WHERE distinct_id = '{distinct_id}'");
+    assert!(answer(server, &count)[0][0].as_u64() > Some(10));
+    let body = json!({"distinct_ids": [distinct_id], "delete_events": true});
+    let deleted = server.post("/api/projects/1/persons/bulk_delete/", &body);
+    assert_eq!(deleted.status, 202, "{deleted}");
+    assert_eq!(answer(server, &count), json!([[0]]));
+}
+
 /// The rows of SQL, or the error.
 fn answer(server: &TestServer, sql: &str) -> Value {
     result(server, &node(sql))
@@ -355,6 +370,7 @@ fn answers_are_those_of_one_node() {
     let url = moto.gate().url();
     let mut server = TestServer::start_with(&bucket(&url));
     fill(&server);
+    forget(&server, "person 11");
     for zone in ["UTC", "America/Sao_Paulo"] {
         let changed = server.patch("/api/projects/1/", &json!({"timezone": zone}));
         assert_eq!(changed.status, 200, "{changed}");

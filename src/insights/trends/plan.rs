@@ -18,6 +18,7 @@ use crate::filters::Filters;
 use crate::interval::{Buckets, Window};
 use crate::property::{Owner, Property};
 use crate::series::{First, Math, Series, Statistic};
+use crate::trends::active;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::events::event_property::{event_number, event_text};
@@ -285,6 +286,10 @@ impl SeriesPlan<'_> {
             return Ok(self.counted(self.with_breakdown(self.in_buckets(events)?).await?).await?);
         };
         let events = self.events(window.steps.bounds()).await?;
+        if self.breakdown.is_empty() {
+            let counts = active::counts(self.engine, events, window).await?;
+            return Ok(self.finished(self.view.rows(counts)?, None)?);
+        }
         let events = events.with_column("step", window.steps.expression())?;
         let events = self.with_breakdown(events).await?;
         let active = number_set(ident(PERSON_NUMBER)).alias("active");

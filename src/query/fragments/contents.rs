@@ -26,6 +26,7 @@ use crate::guard;
 use crate::guard::operators::content::OperatedContent;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
+use weir_identity::deletions::{DeletedId, Deletions};
 use weir_identity::overrides::OverrideMap;
 
 /// Most overrides of a project that are part of a plan without a base, 32 bytes each; and most persons that were split.
@@ -35,12 +36,17 @@ const SPLITS_MAX: usize = 100_000;
 /// Functions by their names.
 pub(super) type Functions = HashMap<String, Arc<ScalarUDF>>;
 
+/// Most distinct ids with deleted events that are part of a plan.
+const DELETED_MAX: usize = 10_000;
+
 /// The content of an operator.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum OperatorContent {
-    /// Restricts a scan to the rows of a project, without deletions.
+    /// Restricts a scan to the rows of a project.
     Scoped {
         project: i64,
+        /// Distinct ids with deleted events, if there are any.
+        deletions: Option<Vec<DeletedId>>,
         /// Microseconds since 1970.
         kept_from: Option<i64>,
         width: usize,
@@ -58,8 +64,13 @@ impl OperatorContent {
         }
         let scoped = operator.downcast_ref::<ScopedExec>()?;
         let Scope { project, deletions, kept_from } = scoped.scope();
-        deletions.is_none().then(|| Self::Scoped {
+        let deletions = match deletions {
+            None => None,
+            Some(all) => Some(all.listed(*project, DELETED_MAX)?),
+        };
+        Some(Self::Scoped {
             project: project.0,
+            deletions,
             kept_from: kept_from.map(|from| from.0),
             width: scoped.width(),
             fetch: scoped.fetch(),
@@ -77,9 +88,10 @@ impl OperatorContent {
         folds: FoldReaders,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match self {
-            Self::Scoped { project, kept_from, width, fetch } => {
+            Self::Scoped { project, deletions, kept_from, width, fetch } => {
                 let (project, kept_from) = (ProjectId(project), kept_from.map(UnixMicros));
-                let scope = Scope { project, deletions: None, kept_from };
+                let deletions = deletions.map(|ids| Arc::new(Deletions::of_list(project, ids)));
+                let scope = Scope { project, deletions, kept_from };
                 Ok(Arc::new(ScopedExec::new(input, scope, width, fetch)?))
             }
             Self::Fold(content) => {
