@@ -25,7 +25,7 @@ use crate::service::Service;
 use crate::split::{Known, Nodes};
 use crate::{secret, sound};
 use weir_base::config::cluster::ClusterConfig;
-use weir_query::fragments::FragmentSettings;
+use weir_query::fragments::{FragmentSettings, read_sets};
 use weir_query::kernel::distribution::{Candidate, Distribution, Planned};
 
 /// With fewer workers, a query is no faster than on the server alone.
@@ -95,6 +95,7 @@ impl Coordinator {
             return Err(DataFusionError::NotImplemented(why.to_owned()));
         }
         sound::check(&plan)?;
+        read_sets(&query, state.config_options()).await?;
         check(&plan, &writer, &context)?;
         let plan = fragments.bounded(plan, |node| node.is_network_boundary())?;
         Ok((plan, context))

@@ -175,7 +175,8 @@ impl WorkerSessionBuilder for Sessions {
             None => config,
         };
         let session = self.runtime.session(config);
-        let reader = self.runtime.reader(&session, &settings).await?;
+        let is_sent = Tasks::is_sent(&context.headers);
+        let reader = self.runtime.reader(&session, &settings, is_sent).await?;
         Ok(SessionStateBuilder::new_from_existing(session)
             .with_distributed_user_codec(Codec(reader))
             .with_distributed_channel_resolver(self.channels.clone())

@@ -83,8 +83,13 @@ impl Tasks {
         Some(Task { number, tasks: self.clone(), _permit: permit })
     }
 
+    /// Whether a request with these headers has a plan that was sent. Tasks of the node itself have no such header.
+    pub(crate) fn is_sent(headers: &HeaderMap) -> bool {
+        headers.contains_key(TASK)
+    }
+
     /// Stops functions with the task that a request with these headers is of; at once if that has ended. Tasks of the node
-    /// itself have no such header, and end with their session.
+    /// itself end with their session.
     pub(crate) fn stop_with(&self, headers: &HeaderMap, stop: Stop) -> Option<Stop> {
         let number = headers.get(TASK).and_then(|own| own.to_str().ok()?.parse::<u64>().ok());
         let Some(number) = number else { return Some(stop) };

@@ -89,13 +89,66 @@ impl std::fmt::Debug for Survivors {
     }
 }
 
+/// A project of which so many changes are remembered makes room for others with them; otherwise all are dropped.
+const LARGE: usize = CHANGES_MAX / 16;
+
 #[derive(Default)]
 struct Changes {
-    /// The batch that changed an entry last.
-    latest: HashMap<Key, Point>,
-    /// Changes up to this point may have been dropped from `latest`.
+    /// Those of the projects that had some since `forgotten`.
+    projects: HashMap<ProjectId, ChangesOf>,
+    /// Changes that are remembered.
+    count: usize,
+    /// Changes of all projects up to this point may have been dropped.
     forgotten: Point,
     opening: Opening,
+}
+
+/// Changes of a project.
+#[derive(Default)]
+struct ChangesOf {
+    /// The batch that changed an entry last.
+    latest: HashMap<Uuid, Point>,
+    /// Changes up to this point may have been dropped from `latest`.
+    forgotten: Point,
+}
+
+impl Changes {
+    /// Up to which point changes of a project may have been dropped.
+    fn forgotten(&self, project: ProjectId) -> Point {
+        let own = self.projects.get(&project).map_or(self.forgotten, |own| own.forgotten);
+        own.max(self.forgotten)
+    }
+
+    /// The batch that changed an entry last, as far as it is known.
+    fn latest(&self, (project, person): Key) -> Point {
+        let own = self.projects.get(&project).and_then(|own| own.latest.get(&person));
+        own.copied().unwrap_or_else(|| self.forgotten(project))
+    }
+
+    fn note(&mut self, (project, person): Key, point: Point) {
+        if self.count >= CHANGES_MAX {
+            self.make_room(point);
+        }
+        let own = self.projects.entry(project).or_default();
+        self.count += usize::from(own.latest.insert(person, point).is_none());
+    }
+
+    /// Drops the changes of the project with the most, or all.
+    fn make_room(&mut self, point: Point) {
+        let most = self.projects.values_mut().max_by_key(|own| own.latest.len());
+        match most.filter(|own| own.latest.len() >= LARGE) {
+            Some(own) => {
+                self.count -= own.latest.len();
+                *own = ChangesOf { forgotten: point, ..ChangesOf::default() };
+            }
+            None => self.drop_all(point),
+        }
+    }
+
+    fn drop_all(&mut self, point: Point) {
+        self.projects.clear();
+        (self.count, self.forgotten) = (0, point);
+    }
 }
 
 impl Survivors {
@@ -144,11 +197,7 @@ impl Survivors {
     pub(super) fn change(&self, point: Point, entries: impl Iterator<Item = (Key, Option<Uuid>)>) {
         let mut changes = self.changes.lock();
         for (key, survivor) in entries {
-            if changes.latest.len() >= CHANGES_MAX {
-                changes.latest.clear();
-                changes.forgotten = point;
-            }
-            changes.latest.insert(key, point);
+            changes.note(key, point);
             self.cache.insert(key, Answer { survivor, since: point, opening: changes.opening });
             self.note(&key);
         }
@@ -162,8 +211,7 @@ impl Survivors {
     /// Caches the override of `key` as a reader's view has it.
     pub(super) fn learn(&self, key: Key, survivor: Option<Uuid>, seen: Seen) {
         let changes = self.changes.lock();
-        let changed = changes.latest.get(&key).copied().unwrap_or(changes.forgotten);
-        if changed <= seen.point && changes.opening == seen.opening {
+        if changes.latest(key) <= seen.point && changes.opening == seen.opening {
             let Seen { point: since, opening } = seen;
             self.cache.insert(key, Answer { survivor, since, opening });
         }
@@ -173,8 +221,7 @@ impl Survivors {
     /// evicted; the others stay right.
     pub(super) fn forget(&self, point: Point) {
         let mut changes = self.changes.lock();
-        changes.latest.clear();
-        changes.forgotten = point;
+        changes.drop_all(point);
         changes.opening = Opening(changes.opening.0.saturating_add(1));
         self.cache.retain(|_, answer| answer.since <= point);
     }
@@ -211,11 +258,11 @@ impl Survivors {
         let changes = self.changes.lock();
         let earlier = a.point.min(b.point);
         let is_known = [a, b].iter().all(|seen| seen.opening == changes.opening)
-            && changes.forgotten <= earlier;
+            && changes.forgotten(project) <= earlier;
         is_known.then(|| {
-            let changed = changes.latest.iter();
-            let changed = changed.filter(|((own, _), point)| *own == project && **point > earlier);
-            changed.map(|((_, person), _)| *person).collect()
+            let changed = changes.projects.get(&project).into_iter().flat_map(|own| &own.latest);
+            let changed = changed.filter(|(_, point)| **point > earlier);
+            changed.map(|(person, _)| *person).collect()
         })
     }
 

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
 use futures::FutureExt;
 use serde_json::Value;
@@ -14,7 +13,10 @@ use weir_event::id::ProjectId;
 use weir_event::pattern::check_together;
 use weir_event::predicate::Matching;
 use weir_event::predicate::filter::{Filter, Scope};
+use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::{FILTERS_MAX, Tree, TreeError};
+use weir_flags::cohorts::CohortSet;
+use weir_identity::view::View;
 use weir_query::dialect::expression::Expression;
 use weir_query::events::event_sessions;
 use weir_query::filter::matches::Subjects;
@@ -84,15 +86,16 @@ impl Filters {
         project: ProjectId,
         exact: ExactColumns,
     ) -> Option<Expr> {
-        let subjects =
-            Subjects { find: Some(finding(engine, project)), exact, ..subjects(engine, project) };
-        Some(tree::condition(self.tree()?, subjects))
+        let (tree, besides) = (self.tree()?, Besides::of(engine, project));
+        let subjects = Subjects { exact, ..besides.subjects() };
+        let subjects = Subjects { find: Some(besides.finding()), ..subjects };
+        Some(tree::condition(tree, subjects))
     }
 
     /// The condition that all hold for a person, on rows of the table of persons: see [`person_filter::condition`].
     /// The filters must be on persons only; `None` without filters.
     pub fn condition_of_persons(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
-        Some(person_filter::condition(self.tree()?, subjects(engine, project)))
+        Some(person_filter::condition(self.tree()?, Besides::of(engine, project).subjects()))
     }
 
     /// All of them; `None` without filters.
@@ -105,35 +108,49 @@ impl Filters {
     }
 }
 
-/// What filters read besides rows.
-fn subjects(engine: &Engine, project: ProjectId) -> Subjects {
-    let now = engine.present(project);
-    let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
-    let in_cohort = memberships(Arc::clone(&cohorts), project, now);
-    Subjects {
-        project,
-        view: engine.persons(project),
-        memory: engine.memory(),
-        in_cohort: Some(Box::new(in_cohort)),
-        now,
-        exact: ExactColumns::default(),
-        find: None,
-    }
+/// What filters read besides rows, as of one moment.
+#[derive(Clone)]
+struct Besides {
+    engine: Engine,
+    project: ProjectId,
+    view: Arc<View>,
+    cohorts: Arc<CohortSet>,
+    now: Now,
 }
 
-/// Finds persons in the table of persons.
-fn finding(engine: &Engine, project: ProjectId) -> FindPersons {
-    let engine = engine.clone();
-    Arc::new(move |tree, holds| {
-        let engine = engine.clone();
-        let condition = person_filter::condition(tree, subjects(&engine, project));
-        let condition = if holds { condition } else { !condition };
-        let found = async move {
-            let found = engine.persons_where(project, condition, SUBJECTS_MAX).await;
-            found.map_err(|error| DataFusionError::External(Box::new(error)))
-        };
-        found.boxed()
-    })
+impl Besides {
+    fn of(engine: &Engine, project: ProjectId) -> Self {
+        let cohorts = engine.metadata().snapshot().cohort_set(project).cloned();
+        let (view, now) = (engine.persons(project), engine.present(project));
+        let cohorts = cohorts.unwrap_or_default();
+        Self { engine: engine.clone(), project, view, cohorts, now }
+    }
+
+    fn subjects(&self) -> Subjects {
+        let in_cohort = memberships(Arc::clone(&self.cohorts), self.project, self.now);
+        Subjects {
+            project: self.project,
+            view: Arc::clone(&self.view),
+            memory: self.engine.memory(),
+            in_cohort: Some(Box::new(in_cohort)),
+            now: self.now,
+            exact: ExactColumns::default(),
+            find: None,
+        }
+    }
+
+    /// Finds persons in the table of persons.
+    fn finding(self) -> FindPersons {
+        Arc::new(move |tree, running| {
+            let own = self.clone();
+            let found = async move {
+                let condition = person_filter::condition(tree, own.subjects());
+                let persons = (own.project, Arc::clone(&own.view));
+                own.engine.persons_where(persons, condition, SUBJECTS_MAX, &running).await
+            };
+            found.boxed()
+        })
+    }
 }
 
 /// Refuses expressions that are too long in total.

@@ -16,20 +16,22 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
 use crate::events::histories::parts::{FoldExec, FoldReaders};
 use crate::events::resolve_person::ResolvePerson;
 use crate::events::scoped::ScopedExec;
+use crate::filter::subject_sets;
 use crate::fragments::contents::{FunctionContent, Known, OperatorContent};
-use crate::fragments::override_bases::BaseName;
+use crate::fragments::override_bases::{BaseName, Changed};
 use crate::functions::serializable::FunctionReaders;
 use crate::guard;
-use crate::guard::Pools;
+use crate::guard::{Pools, Running};
 use weir_event::json;
 use weir_identity::overrides::SurvivorMap;
 
@@ -65,12 +67,20 @@ pub struct Fragments {
 
 /// Overrides of a project that are not in the plans of a query.
 #[derive(Debug)]
-pub(crate) struct Base {
-    pub(crate) name: BaseName,
-    /// Where plans are read: its overrides.
-    pub(crate) overrides: Arc<SurvivorMap>,
-    /// Where they are written: what has changed since.
-    pub(crate) changed: SurvivorMap,
+pub(crate) enum Base {
+    /// Where plans are written: what has changed since the base.
+    Changed(Changed),
+    /// Where they are read: the base.
+    Read(BaseName, Arc<SurvivorMap>),
+}
+
+impl Base {
+    fn name(&self) -> &BaseName {
+        match self {
+            Self::Changed(own) => &own.base,
+            Self::Read(name, _) => name,
+        }
+    }
 }
 
 impl Fragments {
@@ -186,6 +196,17 @@ impl Fragments {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         guard::bounded_batches(plan, &self.pools.rows, is_end)
     }
+}
+
+/// Reads the sets of persons and groups for whom the conditions of a query hold, before its parts are written. Blocks while it
+/// reads the store of persons.
+///
+/// # Errors
+///
+/// A set cannot be read in time, there is no memory for all, they are too large together, or nobody waits for the query any
+/// more.
+pub async fn read_sets(query: &LogicalPlan, options: &ConfigOptions) -> Result<()> {
+    subject_sets::read_sets(query, &Running::of(options)).await
 }
 
 /// Whether an operator folds the rows of actors, of which each partition has all.

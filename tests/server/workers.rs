@@ -410,6 +410,10 @@ fn answers_are_those_of_one_node() {
             let said = run(server.weir(&["query", &format!("EXPLAIN {sql}")]));
             assert!(said.contains(expected), "{sql}: {said}");
         }
+        // A join, too, is executed by workers, and not only what it reads.
+        let said = run(server.weir(&["query", &format!("EXPLAIN {}", JOINED[4])]));
+        let stages = said.split_once("over workers:").and_then(|(_, own)| own.split_once("[Stage"));
+        assert!(stages.is_some_and(|(_, own)| own.contains("HashJoinExec")), "{said}");
         for worker in &workers {
             assert!(worker.metric("weir_cluster_fragments_total{outcome=\"begun\"}") > 10);
             let idle =
@@ -514,6 +518,20 @@ fn workers_know_of_many_merged_persons() {
             worker.kill();
             *worker = Worker::start_on(&worker.address(), &bucket(&url));
         }
+    }
+    // Workers that have read nothing yet do not find it.
+    let files: Vec<String> =
+        moto.keys().into_iter().filter(|key| key.contains("_overrides/1-")).collect();
+    assert_eq!(files.len(), 1, "one is enough");
+    let expected: Vec<Value> = questions.iter().map(|own| result(&server, own)).collect();
+    files.iter().for_each(|key| moto.remove(key));
+    for worker in &mut workers {
+        worker.kill();
+        *worker = Worker::start_on(&worker.address(), &bucket(&url));
+    }
+    knows(&server, 2);
+    for (question, expected) in questions.iter().zip(&expected) {
+        assert_eq!(result(&server, question), *expected, "{question}");
     }
     assert!(!server.stderr().contains("panicked"), "{}", server.stderr());
 }

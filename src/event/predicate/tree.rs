@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::pattern::{Pattern, PatternError};
-use crate::predicate::filter::{Filter, Scope};
+use crate::predicate::filter::{Filter, Membership, Scope};
 use crate::predicate::operator::Operator;
 use crate::predicate::{
     Condition, Equality, Invalid, Matching, Predicate, PredicateError, Test, patterns,
@@ -85,6 +85,21 @@ impl Tree {
             // A group without values restricts nothing, whatever its type.
             Self::Any(trees) => trees.is_empty() || trees.iter().any(|tree| tree.holds(holds)),
             Self::Leaf { filter, negated } => holds(filter) != *negated,
+        }
+    }
+
+    /// The tree that holds where this one does not.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        let nobody = Filter::Cohort { id: 0, membership: Membership::Nobody };
+        let each = |trees: Vec<Self>| trees.into_iter().map(Self::negated).collect();
+        match self {
+            Self::All(trees) | Self::Any(trees) if trees.is_empty() => {
+                Self::Leaf { filter: nobody, negated: false }
+            }
+            Self::All(trees) => Self::Any(each(trees)),
+            Self::Any(trees) => Self::All(each(trees)),
+            Self::Leaf { filter, negated } => Self::Leaf { filter, negated: !negated },
         }
     }
 

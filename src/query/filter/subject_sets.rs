@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::filter::condition;
 use crate::filter::condition::{About, Call, Pace};
 use crate::filter::content::{ConditionContent, OfPersons};
+use crate::guard;
 use crate::guard::Running;
 use crate::persons::person_numbers::table_bytes;
 use weir_event::predicate::tree::Tree;
@@ -32,12 +33,18 @@ pub const SUBJECTS_MAX: usize = 250_000;
 /// Most bytes of the keys of groups of a set, for the same reason.
 pub(super) const KEY_BYTES_MAX: usize = 4 << 20;
 
+/// Most bytes of all sets of a query.
+const BYTES_MAX: usize = 8 << 20;
+
+/// How long the sets of a query may take, which is executed without workers otherwise.
+const LIMIT: Duration = Duration::from_secs(2);
+
 /// How often it is looked whether a query that reads a set is still wanted.
 const WANTED_EVERY: Duration = Duration::from_millis(100);
 
-/// Finds the persons for whom filters hold, or those for whom they do not; `None` if they are more than [`SUBJECTS_MAX`].
+/// Finds the persons for whom filters hold; `None` if they are more than [`SUBJECTS_MAX`].
 pub type FindPersons =
-    Arc<dyn Fn(Tree, bool) -> BoxFuture<'static, Result<Option<Vec<Uuid>>>> + Send + Sync>;
+    Arc<dyn Fn(Tree, Running) -> BoxFuture<'static, Result<Option<Vec<Uuid>>>> + Send + Sync>;
 
 /// Reads the content of a condition; `None` if it is too large to be sent.
 type Reading =
@@ -97,18 +104,16 @@ fn bytes(content: &ConditionContent) -> usize {
     }
 }
 
-/// Reads the sets of all conditions of a plan that need one to be sent.
-///
-/// # Errors
-///
-/// A set cannot be read, there is no memory for it, or nobody waits for the query any more.
+/// See [`read_sets`](crate::fragments::read_sets).
 pub(crate) async fn read_sets(plan: &LogicalPlan, running: &Running) -> Result<()> {
+    let running = running.part_within(LIMIT);
     let mut sets: Vec<Arc<SubjectSet>> = Vec::new();
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 if let Expr::ScalarFunction(call) = part
-                    && let Some(set) = condition::subject_set(&call.func)
+                    && let function = guard::unguarded(&call.func).unwrap_or(&call.func)
+                    && let Some(set) = condition::subject_set(function)
                     && !sets.iter().any(|own| Arc::ptr_eq(own, set))
                 {
                     sets.push(Arc::clone(set));
@@ -117,8 +122,14 @@ pub(crate) async fn read_sets(plan: &LogicalPlan, running: &Running) -> Result<(
             })
         })
     })?;
+    let mut left = BYTES_MAX;
     for set in sets {
-        set.read(running).await?;
+        set.read(&running).await?;
+        let bytes = set.content().map_or(0, bytes);
+        left = left.checked_sub(bytes).ok_or_else(|| {
+            let why = "the sets of persons and groups are too large together";
+            DataFusionError::NotImplemented(why.to_owned())
+        })?;
     }
     Ok(())
 }

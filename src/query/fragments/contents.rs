@@ -210,13 +210,16 @@ impl FunctionContent {
 impl PersonsContent {
     fn of(function: &ScalarUDF, base: Option<&Base>) -> Option<Self> {
         let own = function.inner().downcast_ref::<ResolvePerson>()?;
-        let base = base.filter(|base| base.name.project() == own.project);
+        let base = match base {
+            Some(Base::Changed(base)) if base.base.project() == own.project => Some(base),
+            _ => None,
+        };
         let map = match (&own.survivors, base) {
             // What was read is not written again.
             (Survivors::Map(map), _) if !map.base.is_empty() => return None,
             (Survivors::Map(map), _) => Arc::clone(map),
             (Survivors::Store(store), Some(base)) => {
-                let (survivors, splits) = (base.changed.clone(), store.splits_of(own.project));
+                let (survivors, splits) = (base.survivors.clone(), store.splits_of(own.project));
                 let is_small = splits.len() <= SPLITS_MAX;
                 let map = OverrideMap { survivors, splits, ..OverrideMap::default() };
                 Arc::new(is_small.then_some(map)?)
@@ -231,7 +234,7 @@ impl PersonsContent {
             project: own.project.0,
             gives: own.gives,
             by_distinct_id: own.takes_distinct_ids(),
-            base: base.map(|base| base.name.clone()),
+            base: base.map(|base| base.base.clone()),
             survivors: Uuids(pairs.collect()),
             splits: Uuids(map.splits.iter().copied().collect()),
         })
@@ -240,8 +243,10 @@ impl PersonsContent {
     fn function(self, known: Option<&Base>) -> Result<ScalarUDF> {
         let base = match self.base {
             None => Arc::default(),
-            Some(name) => match known.filter(|known| known.name == name) {
-                Some(known) => Arc::clone(&known.overrides),
+            Some(name) => match known.filter(|known| *known.name() == name) {
+                // What was written is read again as a check.
+                Some(Base::Changed(_)) => Arc::default(),
+                Some(Base::Read(_, base)) => Arc::clone(base),
                 None => {
                     let why = "a fragment needs other overrides than its query";
                     return Err(DataFusionError::Plan(why.to_owned()));
@@ -268,6 +273,6 @@ fn condition_of(content: ConditionContent, known: &Known<'_>) -> Result<ScalarUD
             DataFusionError::Plan(format!("sessions have no property {key}"))
         }),
         ConditionContent::Persons(own) => subject_sets::of_persons(&own, known.values),
-        ConditionContent::Groups(own) => matches::contents::of_groups(own),
+        ConditionContent::Groups(own) => matches::contents::of_groups(own, known.values),
     }
 }

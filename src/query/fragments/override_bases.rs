@@ -10,19 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use futures::{StreamExt, TryStreamExt};
 use hashbrown::HashMap;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio::sync::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
 use uuid::Uuid;
 
+use crate::kernel::apart::spawned;
 use crate::persons::person_numbers::table_bytes;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
@@ -44,8 +49,20 @@ const KEPT: usize = 16;
 /// Bytes of a pair.
 const PAIR_BYTES: usize = 2 * size_of::<Uuid>();
 
-/// The age at which files that this process does not know are deleted. No query takes so long.
-const FORGOTTEN: Duration = Duration::from_hours(24);
+/// The age at which files of other projects are deleted, which write theirs again if they still need them.
+const FORGOTTEN: Duration = Duration::from_hours(7 * 24);
+
+/// How long a query waits for a base that is being written, before it is executed without workers.
+const WRITING: Duration = Duration::from_secs(5);
+
+/// How long a base is taken for there once it was seen.
+const SEEN: Duration = Duration::from_secs(10);
+
+/// After so long it is tried again to write a base that could not be written.
+const RETRY: Duration = Duration::from_mins(1);
+
+/// After so long a project with too many overrides is looked at again.
+const TOO_MANY: Duration = Duration::from_mins(10);
 
 /// Names a base.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,15 +100,32 @@ pub(crate) struct Bases {
     files: Arc<dyn ObjectStore>,
     memory: Arc<dyn MemoryPool>,
     clock: Clock,
-    written: Arc<Mutex<HashMap<ProjectId, Written>>>,
+    /// By project, each locked while its base is written.
+    written: Arc<Mutex<HashMap<ProjectId, Arc<tokio::sync::Mutex<Known>>>>>,
+    /// What writes them; it ends with the process.
+    writing: Arc<Mutex<HashMap<ProjectId, SpawnedTask<()>>>>,
     read: Arc<Cache<BaseName, Arc<SurvivorMap>, Weight>>,
 }
 
-/// The newest base of a project, and the one before, which queries may still use.
+/// What a server knows of the base of a project.
+#[derive(Default)]
+enum Known {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// It is there.
+    Written(Written),
+    /// There are too many overrides for one, or it could not be written. It is tried again after this, by the monotonic
+    /// clock.
+    None { until: Duration },
+}
+
+/// The newest base of a project.
 struct Written {
     base: BaseName,
     at: OverridesAt,
-    before: Option<BaseName>,
+    /// When it was seen in the bucket, by the monotonic clock.
+    seen: Duration,
 }
 
 /// Memory of a base.
@@ -116,44 +150,119 @@ impl Bases {
         clock: Clock,
     ) -> Self {
         let read = Arc::new(Cache::with_weighter(KEPT, KEPT_BYTES_MAX, Weight));
-        Self { files, memory: Arc::clone(memory), clock, written: Arc::default(), read }
+        Self {
+            files,
+            memory: Arc::clone(memory),
+            clock,
+            written: Arc::default(),
+            writing: Arc::default(),
+            read,
+        }
     }
 
     /// The overrides of a project, by a base in the bucket, which is written if there is none; `None` if they are more than
-    /// a base may have. Blocks while it reads the store of persons.
+    /// a base may have, or it takes long. Then it is there for a later query.
     ///
     /// # Errors
     ///
-    /// The store cannot be read, the bucket cannot be written, or there is no memory for it.
+    /// The store of persons cannot be read, or the bucket.
     pub(crate) async fn changed(
         &self,
         project: ProjectId,
-        overrides: &Overrides,
+        overrides: &Arc<Overrides>,
     ) -> Result<Option<Changed>> {
-        let mut all = self.written.lock().await;
-        if let Some(Written { base, at, .. }) = all.get(&project)
-            && let Some(survivors) = overrides.changes_since(project, *at).map_err(external)?
-        {
-            return Ok(Some(Changed { base: base.clone(), survivors }));
+        let known = Arc::clone(self.written.lock().entry(project).or_default());
+        for is_written in [false, true] {
+            let Ok(mut own) = timeout(WRITING, Arc::clone(&known).lock_owned()).await else {
+                break;
+            };
+            match &mut *own {
+                Known::None { until } if self.clock.monotonic() < *until => break,
+                Known::None { .. } | Known::Nothing => {}
+                Known::Written(written) => {
+                    let changes = overrides.changes_since(project, written.at).map_err(external)?;
+                    if let Some(survivors) = changes
+                        && self.is_there(written).await?
+                    {
+                        return Ok(Some(Changed { base: written.base.clone(), survivors }));
+                    }
+                }
+            }
+            if !is_written {
+                // It goes on if it takes longer than this query waits.
+                let writing = self.clone().begin(project, Arc::clone(overrides), own);
+                self.writing.lock().insert(project, spawned(&Handle::current(), writing));
+            }
         }
-        let (Some(at), Some(content)) = (overrides.at(), self.content(project, overrides)?) else {
-            return Ok(None);
+        Ok(None)
+    }
+
+    /// Writes a base of a project, and notes it.
+    async fn begin(
+        self,
+        project: ProjectId,
+        overrides: Arc<Overrides>,
+        mut known: OwnedMutexGuard<Known>,
+    ) {
+        let before = match std::mem::take(&mut *known) {
+            Known::Written(written) => Some(written.base),
+            Known::Nothing | Known::None { .. } => None,
         };
+        let after = |retry| self.clock.monotonic().saturating_add(retry);
+        *known = match self.write(project, overrides, before).await {
+            Ok(Some(written)) => Known::Written(written),
+            Ok(None) => Known::None { until: after(TOO_MANY) },
+            Err(error) => {
+                let project = project.0;
+                tracing::warn!(%error, project, "merged persons for workers are not written");
+                Known::None { until: after(RETRY) }
+            }
+        };
+    }
+
+    /// Whether a base is still in the bucket, from which others may have removed it.
+    async fn is_there(&self, written: &mut Written) -> Result<bool> {
+        let now = self.clock.monotonic();
+        if now.saturating_sub(written.seen) < SEEN {
+            return Ok(true);
+        }
+        match self.files.head(&written.base.path()).await {
+            Ok(_) => written.seen = now,
+            Err(object_store::Error::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
+    /// Writes a base of a project; `None` if it has too many overrides, or their state cannot be read.
+    async fn write(
+        &self,
+        project: ProjectId,
+        overrides: Arc<Overrides>,
+        before: Option<BaseName>,
+    ) -> Result<Option<Written>> {
+        let Some(at) = overrides.at() else { return Ok(None) };
+        let own = self.clone();
+        let reading = tokio::task::spawn_blocking(move || own.content(project, &overrides));
+        let content =
+            reading.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+        let Some((content, memory)) = content? else { return Ok(None) };
         let base = BaseName::of(project, &content);
         self.files.put(&base.path(), content.into()).await?;
-        let before = all.remove(&project).map(|own| own.base).filter(|before| *before != base);
-        all.insert(project, Written { base: base.clone(), at, before });
-        let known =
-            |own: &Written| [Some(own.base.path()), own.before.as_ref().map(BaseName::path)];
-        let known: Vec<Path> = all.values().flat_map(known).flatten().collect();
+        drop(memory);
+        let known = [Some(&base), before.as_ref()].map(|name| name.map(BaseName::path));
         if let Err(error) = self.remove(&known, project).await {
             tracing::warn!(%error, "files of overrides that nobody needs are left in the bucket");
         }
-        Ok(Some(Changed { base, survivors: SurvivorMap::new() }))
+        Ok(Some(Written { base, at, seen: self.clock.monotonic() }))
     }
 
-    /// The pairs of a project; `None` if they are too many.
-    fn content(&self, project: ProjectId, overrides: &Overrides) -> Result<Option<Vec<u8>>> {
+    /// The pairs of a project, with the memory that they take; `None` if they are too many. Blocks.
+    fn content(
+        &self,
+        project: ProjectId,
+        overrides: &Overrides,
+    ) -> Result<Option<(Vec<u8>, MemoryReservation)>> {
         let memory = MemoryConsumer::new("overrides of a project").register(&self.memory);
         let (mut content, mut full) = (Vec::new(), None);
         let visited = overrides.each_of(project, |person, survivor| {
@@ -172,18 +281,19 @@ impl Bases {
         visited.map_err(external)?;
         match full {
             Some(error) => Err(error),
-            None => Ok((content.len() <= BASE_MAX * PAIR_BYTES).then_some(content)),
+            None => Ok((content.len() <= BASE_MAX * PAIR_BYTES).then_some((content, memory))),
         }
     }
 
     /// Removes the files that nobody needs: those of a project that are not known, and those of others that are old.
-    async fn remove(&self, known: &[Path], project: ProjectId) -> object_store::Result<()> {
+    async fn remove(&self, known: &[Option<Path>], project: ProjectId) -> object_store::Result<()> {
         let own = format!("{}-", project.0);
         let now = self.clock.now();
         let is_needless = |file: &object_store::ObjectMeta| {
             let is_own = file.location.filename().is_some_and(|name| name.starts_with(&own));
             let at = UnixMicros(file.last_modified.timestamp_micros());
-            !known.contains(&file.location) && (is_own || now.since(at) > FORGOTTEN)
+            !known.iter().flatten().any(|own| *own == file.location)
+                && (is_own || now.since(at) > FORGOTTEN)
         };
         let files: Vec<_> = self.files.list(Some(&Path::from(DIRECTORY))).try_collect().await?;
         let needless: Vec<_> =

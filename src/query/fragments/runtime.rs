@@ -21,7 +21,7 @@ use crate::events::resolve_person::{ResolvePerson, Survivors};
 use crate::events::table::store_url;
 use crate::fragments::contained::{Contained, ContainedExec};
 use crate::fragments::contents::OVERRIDES_MAX;
-use crate::fragments::override_bases::{BaseName, Bases, Changed};
+use crate::fragments::override_bases::{BaseName, Bases};
 use crate::fragments::{Above, Base, Fragments};
 use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
@@ -33,7 +33,7 @@ use weir_base::clock::Clock;
 use weir_base::config::query::QueryConfig;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
-use weir_identity::overrides::{Overrides, SurvivorMap};
+use weir_identity::overrides::Overrides;
 
 /// Settings of a query that its fragments share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl FragmentSettings {
             time_zone: options.execution.time_zone.clone(),
             batch_rows: candidate.state.config().batch_size(),
             limit_millis: u64::try_from(candidate.limit.as_millis()).unwrap_or(u64::MAX),
-            base: writer.base.as_ref().map(|base| base.name.clone()),
+            base: writer.base.as_ref().map(|base| base.name().clone()),
         }
     }
 }
@@ -135,15 +135,15 @@ impl FragmentRuntime {
         Arc::make_mut(&mut own.functions).retain(|name, _| known.contains_key(name));
         if let Some((project, overrides)) = overrides_of(&candidate.query)?
             && overrides.map_of(project, OVERRIDES_MAX).map_err(external)?.is_none()
-            && let Some(Changed { base: name, survivors: changed }) =
-                self.bases.changed(project, &overrides).await?
+            && let Some(changed) = self.bases.changed(project, &overrides).await?
         {
-            own.base = Some(Arc::new(Base { name, overrides: Arc::default(), changed }));
+            own.base = Some(Arc::new(Base::Changed(changed)));
         }
         Ok(own)
     }
 
-    /// What reads the parts of a fragment in a session.
+    /// What reads the parts of a fragment in a session; without the overrides of its project if the plan is not written
+    /// between.
     ///
     /// # Errors
     ///
@@ -152,11 +152,12 @@ impl FragmentRuntime {
         &self,
         session: &SessionState,
         settings: &FragmentSettings,
+        is_written: bool,
     ) -> Result<Fragments> {
         let mut own = Fragments::new(&session.task_ctx(), self.fragments.above, self.pools.clone());
-        if let Some(name) = settings.base.clone() {
+        if let Some(name) = settings.base.clone().filter(|_| is_written) {
             let overrides = self.bases.base(&name).await?;
-            own.base = Some(Arc::new(Base { name, overrides, changed: SurvivorMap::default() }));
+            own.base = Some(Arc::new(Base::Read(name, overrides)));
         }
         Ok(own)
     }

@@ -86,6 +86,15 @@ impl Running {
         }
     }
 
+    /// The same for a part of it that may take at most `limit`.
+    pub(crate) fn part_within(&self, limit: Duration) -> Self {
+        let ends = self.ends.as_ref().map(|own| {
+            let left = own.limit().saturating_sub(own.clock.monotonic().saturating_sub(own.began));
+            Self::within(&own.clock, limit.min(left)).ends
+        });
+        Self { ends: ends.flatten(), ..self.attempt() }
+    }
+
     /// Records whether planning, during which constants are folded, is in progress.
     pub(crate) fn set_planning(&self, is_planning: bool) {
         self.is_planning.store(is_planning, Ordering::Relaxed);

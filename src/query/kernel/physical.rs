@@ -12,9 +12,7 @@ use datafusion::physical_plan::explain::ExplainExec;
 
 use crate::events::histories::parts::{FoldExec, PartsOf};
 use crate::events::{distinct_persons, keyed_persons};
-use crate::filter::subject_sets;
 use crate::guard;
-use crate::guard::Running;
 use crate::kernel::distribution;
 use crate::kernel::distribution::{Candidate, Distribution, Planned};
 
@@ -72,7 +70,6 @@ impl OverNodes {
         if distribution::has_scalar_subquery(&plan) {
             return Err(alone("it has a subquery as a value"));
         }
-        subject_sets::read_sets(&plan, &Running::of(state.config_options())).await?;
         let state = distribution::for_candidates(state);
         // Numbers of persons are those of one process.
         let keyed = keyed_persons::keyed(distinct_persons::of_keys(plan)?)?;

@@ -12,17 +12,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::AsArray;
-use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::ident;
+use futures::StreamExt;
 use uuid::Uuid;
 
 use crate::filter::subject::InCohort;
+use crate::guard::Running;
 use crate::kernel::engine::Engine;
 use crate::kernel::error::QueryError;
+use crate::kernel::physical::physical;
 use crate::persons::people::search::Search;
+use crate::persons::person_scan::PersonsProvider;
 use crate::persons::tables::rows_of_persons;
-use weir_event::dictionary;
 use weir_event::id::ProjectId;
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
@@ -128,25 +134,33 @@ impl Engine {
         .await
     }
 
-    /// The persons for whom a condition holds, on [`rows_of_persons`]; `None` if they are more than `persons_max`. In a slot
-    /// that the caller holds.
+    /// The persons of a view for whom a condition holds, on [`rows_of_persons`]; `None` if they are more than `persons_max`.
+    /// For a query that is being planned: it runs on the thread of the caller.
+    ///
+    /// # Errors
+    ///
+    /// The persons cannot be read, or `running` has ended.
     pub async fn persons_where(
         &self,
-        project: ProjectId,
+        (project, view): (ProjectId, Arc<View>),
         condition: Expr,
         persons_max: usize,
-    ) -> Result<Option<Vec<Uuid>>, QueryError> {
-        let (state, persons) =
-            self.view(project).await?.table(dictionary::PERSONS.name).await?.into_parts();
-        let LogicalPlan::TableScan(persons) = persons else { return Ok(None) };
-        let query = rows_of_persons(persons.source)?
+        running: &Running,
+    ) -> Result<Option<Vec<Uuid>>, DataFusionError> {
+        let persons = PersonsProvider::new(view, project, self.shared.sources.persons.clone());
+        let query = rows_of_persons(provider_as_source(Arc::new(persons)))?
             .filter(condition)?
             .project([ident("id")])?
             .limit(0, Some(persons_max.saturating_add(1)))?
             .build()?;
-        let mut answer = self.begin_alone(DataFrame::new(state, query));
+        let mut config = self.shared.base.config().clone().with_target_partitions(1);
+        config.options_mut().extensions.insert(running.clone());
+        let state = SessionStateBuilder::new_from_existing(self.shared.base.clone());
+        let (state, plan, _) = physical(state.with_config(config).build(), query).await?;
+        let mut batches = execute_stream(plan, state.task_ctx())?;
         let mut found = Vec::new();
-        while let Some(batch) = answer.next().await {
+        while let Some(batch) = batches.next().await {
+            running.check()?;
             let batch = batch?;
             let ids = batch.columns().first().and_then(|ids| ids.as_string_view_opt());
             let Some(ids) = ids else { return Ok(None) };

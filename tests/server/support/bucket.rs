@@ -76,6 +76,17 @@ impl Moto {
         keys
     }
 
+    /// Removes an object.
+    pub(crate) fn remove(&self, key: &str) {
+        let request = format!(
+            "DELETE /{BUCKET}/{key} HTTP/1.1\r\nhost: s3.amazonaws.com\r\nconnection: close\r\n\
+            authorization: AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, \
+            SignedHeaders=host, Signature=0\r\n\r\n"
+        );
+        let answer = exchange(self.address, request.as_bytes()).expect("moto deletes");
+        assert!(answer.starts_with(b"HTTP/1.0 204"), "{}", String::from_utf8_lossy(&answer));
+    }
+
     /// Copies all objects under a prefix of the bucket to another one, which is empty, as a tool for backups does.
     pub(crate) fn copy(&self, from: &str, to: &str) {
         const COPY: &str = r#"

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringViewArray};
 use arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::logical_expr::ScalarUDF;
 use futures::FutureExt;
 use serde_json::Map;
@@ -18,6 +19,7 @@ use crate::filter::content::{ConditionContent, OfEvents, OfGroups, OfPersons, Uu
 use crate::filter::subject_sets::{KEY_BYTES_MAX, SUBJECTS_MAX, SubjectSet};
 use crate::filter::{condition, subject_sets};
 use crate::guard::Running;
+use crate::persons::person_numbers::table_bytes;
 use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::tree::Tree;
 use weir_identity::view::Flow;
@@ -29,16 +31,23 @@ const READ_MAX: usize = 1_000_000;
 ///
 /// # Errors
 ///
-/// Some of them look at something else.
-pub(crate) fn of_groups(OfGroups { tree, now, others }: OfGroups) -> Result<ScalarUDF> {
+/// Some of them look at something else, or there is no memory for the set.
+pub(crate) fn of_groups(
+    OfGroups { tree, now, others }: OfGroups,
+    memory: &Arc<dyn MemoryPool>,
+) -> Result<ScalarUDF> {
     if group_type(&tree).is_none() {
         let why = "filters of groups look at something else than groups of one type";
         return Err(DataFusionError::Plan(why.to_owned()));
     }
+    let reserved = MemoryConsumer::new("groups of a condition").register(memory);
+    let keys = others.iter().map(String::len).fold(0, usize::saturating_add);
+    reserved.try_grow(keys.saturating_add(table_bytes(others.len(), size_of::<String>())))?;
     let others: HashSet<String> = others.into_iter().collect();
     let matches = Matches::of_rows(tree, now);
     let (pace, types) = (matches.pace(), vec![DataType::Utf8View]);
     let test = condition::of_one(NAME, move |keys: &ArrayRef, call: Call<'_>| {
+        let _reserved = &reserved;
         let held = matches.keep(std::slice::from_ref(keys), call)?;
         subject_sets::turned(&held, keys, &others)
     });
@@ -64,9 +73,11 @@ impl Matches {
         };
         let own = Arc::clone(self);
         if let Some(find) = subjects.find.clone().filter(|_| is_of_persons(&self.tree)) {
-            let read = move |_| {
+            let read = move |running| {
                 let holds_for_nobody = own.holds_for(None);
-                let found = find(own.tree.clone(), !holds_for_nobody);
+                let tree = own.tree.clone();
+                let tree = if holds_for_nobody { tree.negated() } else { tree };
+                let found = find(tree, running);
                 let content = move |found: Option<Vec<Uuid>>| {
                     let others = Uuids(found?);
                     Some(ConditionContent::Persons(OfPersons { holds_for_nobody, others }))

@@ -50,11 +50,11 @@ fn properties(number: u32) -> Value {
 /// Finds persons one by one.
 fn find(view: &Arc<View>) -> FindPersons {
     let view = Arc::clone(view);
-    Arc::new(move |tree, holds| {
+    Arc::new(move |tree, _| {
         let matches = matches(tree, &view);
         let mut found = Vec::new();
         let scanned = view.scan_rows(PROJECT, 0..i64::MAX, |row| {
-            if matches.holds_for(matches.person(row.uuid)?.as_ref()) == holds {
+            if matches.holds_for(matches.person(row.uuid)?.as_ref()) {
                 found.push(row.uuid);
             }
             Ok(Flow::Continue(()))
@@ -145,7 +145,7 @@ fn sent(matches: Matches) -> Option<ScalarUDF> {
     let memory: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(64 << 20));
     Some(match serde_json::from_slice(&written).unwrap() {
         ConditionContent::Persons(own) => subject_sets::of_persons(&own, &memory).unwrap(),
-        ConditionContent::Groups(own) => contents::of_groups(own).unwrap(),
+        ConditionContent::Groups(own) => contents::of_groups(own, &memory).unwrap(),
         other => panic!("{other:?}"),
     })
 }

@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use uuid::Uuid;
 
-use super::{Bases, Changed, DIRECTORY};
+use super::{Bases, Changed, DIRECTORY, SEEN};
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
 use weir_identity::change::{Force, Keep, Op, OpKind, Record, Update};
@@ -81,7 +81,7 @@ async fn another_process_has_the_overrides_of_each_state() {
     let (files, mut persons) = (Arc::new(InMemory::new()), persons());
     let (server, worker) = (bases(&files, 1 << 20), bases(&files, 0));
     persons.merge(0..3000);
-    let first = persons.identities.overrides();
+    let first = Arc::new(persons.identities.overrides());
     let changed = server.changed(PROJECT, &first).await.unwrap().unwrap();
     assert!(changed.survivors.is_empty() && stored(&first).len() > 2000);
     let base = changed.base.clone();
@@ -90,7 +90,7 @@ async fn another_process_has_the_overrides_of_each_state() {
     persons.merge(3000..3100);
     let person = persons.identities.view().person_of(PROJECT, "user 3").unwrap().unwrap().uuid;
     persons.apply(vec![op("", OpKind::Split { person, keep: Keep::Own })]);
-    let second = persons.identities.overrides();
+    let second = Arc::new(persons.identities.overrides());
     assert!(stored(&second).len() < stored(&first).len());
     for overrides in [&second, &first, &second] {
         let changed = server.changed(PROJECT, overrides).await.unwrap().unwrap();
@@ -110,10 +110,15 @@ async fn another_process_has_the_overrides_of_each_state() {
 async fn a_base_that_is_missing_or_damaged_is_not_used() {
     let (files, mut persons) = (Arc::new(InMemory::new()), persons());
     persons.merge(0..2000);
-    let overrides = persons.identities.overrides();
-    let none = bases(&files, 1 << 10).changed(PROJECT, &overrides).await;
-    assert!(none.is_err(), "without memory");
-    let name = bases(&files, 1 << 20).changed(PROJECT, &overrides).await.unwrap().unwrap().base;
+    let overrides = Arc::new(persons.identities.overrides());
+    let poor = bases(&files, 1 << 10);
+    assert!(poor.changed(PROJECT, &overrides).await.unwrap().is_none(), "without memory");
+    assert_eq!(names(&files).await, []);
+    let (memory, clock) = (GreedyMemoryPool::new(1 << 20), Clock::test(UnixMicros(0)));
+    let memory: Arc<dyn MemoryPool> = Arc::new(memory);
+    let server = Bases::new(Arc::clone(&files) as Arc<dyn ObjectStore>, &memory, clock.clone());
+    let name = server.changed(PROJECT, &overrides).await.unwrap().unwrap().base;
+    assert_eq!(memory.reserved(), 0);
     let content = files.get(&name.path()).await.unwrap().bytes().await.unwrap();
     let mut flipped = content.to_vec();
     flipped[1000] ^= 1;
@@ -124,6 +129,10 @@ async fn a_base_that_is_missing_or_damaged_is_not_used() {
     }
     files.delete(&name.path()).await.unwrap();
     assert!(bases(&files, 0).base(&name).await.is_err());
-    files.put(&name.path(), content.into()).await.unwrap();
+    // Whoever has written it notices that it is gone.
+    assert_eq!(server.changed(PROJECT, &overrides).await.unwrap().unwrap().base, name);
+    assert_eq!(names(&files).await, [], "it was there a moment ago");
+    clock.advance(SEEN);
+    assert_eq!(server.changed(PROJECT, &overrides).await.unwrap().unwrap().base, name);
     assert_eq!(*bases(&files, 0).base(&name).await.unwrap(), stored(&overrides));
 }
