@@ -13,15 +13,14 @@ use datafusion::prelude::ident;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::Window;
-use crate::trends::plan::{BUCKET, GATHERED};
 use weir_query::events::histories::{ACTOR, AT, Fold, MASK, Marks, PartialFold, Row, Rows};
 use weir_query::events::table::PERSON_NUMBER;
 use weir_query::kernel::engine::Engine;
 use weir_query::kernel::error::QueryError;
 use weir_query::kernel::interner::Interner;
 
-/// The number of persons of `events` in the window of each bucket, in rows of bucket and number. There is no row for a bucket
-/// without persons.
+/// The number of persons of `events` in the window of each bucket, in rows of bucket and number, which are called `names`.
+/// There is no row for a bucket without persons.
 ///
 /// # Errors
 ///
@@ -30,6 +29,7 @@ pub(super) async fn counts(
     engine: &Engine,
     events: DataFrame,
     window: Window,
+    names: [&str; 2],
 ) -> Result<RecordBatch, QueryError> {
     let rows = events.select(vec![
         ident(PERSON_NUMBER).alias(ACTOR),
@@ -42,11 +42,9 @@ pub(super) async fn counts(
     let found = (0_i32..).zip(counts).filter(|(_, count)| *count > 0);
     let (buckets, counts): (Vec<i32>, Vec<i64>) =
         found.map(|(bucket, count)| (bucket, i64::try_from(count).unwrap_or(i64::MAX))).unzip();
-    let columns: [(&str, ArrayRef); 2] = [
-        (BUCKET, Arc::new(Int32Array::from(buckets))),
-        (GATHERED, Arc::new(Int64Array::from(counts))),
-    ];
-    Ok(RecordBatch::try_from_iter(columns).map_err(DataFusionError::from)?)
+    let columns: [ArrayRef; 2] =
+        [Arc::new(Int32Array::from(buckets)), Arc::new(Int64Array::from(counts))];
+    Ok(RecordBatch::try_from_iter(names.into_iter().zip(columns)).map_err(DataFusionError::from)?)
 }
 
 /// Counts the persons in the window of each bucket.

@@ -287,7 +287,8 @@ impl SeriesPlan<'_> {
         };
         let events = self.events(window.steps.bounds()).await?;
         if self.breakdown.is_empty() {
-            let counts = active::counts(self.engine, events, window).await?;
+            let names = [BUCKET, GATHERED];
+            let counts = active::counts(self.engine, events, window, names).await?;
             return Ok(self.finished(self.view.rows(counts)?, None)?);
         }
         let events = events.with_column("step", window.steps.expression())?;

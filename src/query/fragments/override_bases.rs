@@ -22,12 +22,10 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::kernel::apart::spawned;
 use crate::persons::person_numbers::table_bytes;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
@@ -191,7 +189,7 @@ impl Bases {
             if !is_written {
                 // It goes on if it takes longer than this query waits.
                 let writing = self.clone().begin(project, Arc::clone(overrides), own);
-                self.writing.lock().insert(project, spawned(&Handle::current(), writing));
+                self.writing.lock().insert(project, SpawnedTask::spawn(writing));
             }
         }
         Ok(None)
