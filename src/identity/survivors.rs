@@ -383,6 +383,40 @@ mod tests {
         assert_eq!(survivors.get(key(1), lost, read_none), Ok(uuid(9)), "that was so before");
     }
 
+    /// Goal: who has many changes makes nobody else forget theirs, and what is told has all since a state.
+    #[test]
+    fn changes_are_remembered_by_project() {
+        let survivors = Survivors::new(1 << 20);
+        let of = |project: i64, number: usize| {
+            (ProjectId(project), Uuid::from_u128(u128::try_from(number).unwrap()))
+        };
+        let change = |at: u64, key: Key| {
+            survivors.change(point(at), [(key, Some(Uuid::nil()))].into_iter());
+        };
+        let told = |project: i64, since: u64, now: u64| {
+            let changed = survivors.changed_between(ProjectId(project), seen(since), seen(now));
+            changed.map(|changed| changed.len())
+        };
+        change(1, of(1, 1));
+        change(2, of(1, 2));
+        for number in 0..CHANGES_MAX + 10 {
+            change(3 + u64::try_from(number).unwrap(), of(2, number));
+        }
+        let now = 3 + u64::try_from(CHANGES_MAX + 10).unwrap();
+        assert_eq!(
+            (told(1, 0, now), told(1, 1, now), told(1, 2, now)),
+            (Some(2), Some(1), Some(0))
+        );
+        assert_eq!((told(2, 0, now), told(2, now - 5, now)), (None, Some(4)));
+        assert_eq!(told(3, 0, now), Some(0), "it has none");
+        // Many projects with few: those of all are forgotten.
+        for number in 0..2 * CHANGES_MAX {
+            change(now + 1, of(i64::try_from(10 + number).unwrap(), 1));
+        }
+        assert!(survivors.changes.lock().count <= CHANGES_MAX);
+        assert_eq!((told(1, 0, now + 1), told(1, now + 1, now + 1)), (None, Some(0)));
+    }
+
     /// Goal: memory stays within the limit, however many persons are looked up.
     #[test]
     fn the_cache_is_bounded() {

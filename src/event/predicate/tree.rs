@@ -273,7 +273,7 @@ mod tests {
     use super::{Tree, TreeError};
     use crate::pattern::PatternError;
     use crate::predicate::Matching;
-    use crate::predicate::filter::{Filter, Scope};
+    use crate::predicate::filter::{Filter, Membership, Scope};
     use crate::predicate::moment::Now;
     use weir_base::clock::UnixMicros;
 
@@ -288,6 +288,43 @@ mod tests {
             }
             Filter::Cohort { .. } | Filter::Flag { .. } => false,
         })
+    }
+
+    /// Goal: the negated tree holds exactly where the tree does not, whatever its filters say. Method: all trees of two levels
+    /// over two filters, and all answers of these.
+    #[test]
+    fn a_negated_tree_holds_where_the_tree_does_not() {
+        let leaf = |id, negated| Tree::Leaf {
+            filter: Filter::Cohort { id, membership: Membership::In },
+            negated,
+        };
+        let leaves = || vec![leaf(1, false), leaf(2, true)];
+        let inner = [
+            leaf(1, true),
+            Tree::All(Vec::new()),
+            Tree::Any(Vec::new()),
+            Tree::All(leaves()),
+            Tree::Any(leaves()),
+        ];
+        let mut trees = inner.to_vec();
+        for a in &inner {
+            for b in &inner {
+                trees.push(Tree::All(vec![a.clone(), b.clone()]));
+                trees.push(Tree::Any(vec![a.clone(), b.clone()]));
+            }
+        }
+        for tree in trees {
+            for answers in 0..4_i64 {
+                let holds = |tree: &Tree| {
+                    tree.holds(&mut |filter| match filter {
+                        Filter::Cohort { membership: Membership::Nobody, .. } => false,
+                        Filter::Cohort { id, .. } => answers & id != 0,
+                        other => panic!("{other:?}"),
+                    })
+                };
+                assert_eq!(holds(&tree.clone().negated()), !holds(&tree), "{tree:?} {answers}");
+            }
+        }
     }
 
     #[test]

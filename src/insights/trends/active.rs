@@ -1,6 +1,6 @@
-//! Persons that were active in the days up to each bucket, without a breakdown: a fold over the steps in which each person
-//! was active ([`counts`]), for which a person takes a bit for each step, and of which other nodes compute parts. With a
-//! breakdown they are counted by the plan.
+//! Persons that were active in the days up to each bucket, without a breakdown and with few steps: a fold over the steps in
+//! which each person was active ([`counts`]), for which a person takes a bit for each step, and of which other nodes compute
+//! parts. Others are counted by the plan.
 
 use std::sync::Arc;
 
@@ -36,15 +36,24 @@ pub(super) async fn counts(
         cast(window.steps.expression(), DataType::Int64).alias(AT),
         lit(0_u32).alias(MASK),
     ])?;
-    let marks = Rows::Marked(Marks { times: window.steps.len(), masks: &[0] });
     let fold = Counting { counts: vec![0; window.buckets()], window };
-    let counts = engine.histories_in_parts(rows, marks, fold).await?.counts;
+    let rows_of = Rows::Marked(marks(&fold.window));
+    let counts = engine.histories_in_parts(rows, rows_of, fold).await?.counts;
     let found = (0_i32..).zip(counts).filter(|(_, count)| *count > 0);
     let (buckets, counts): (Vec<i32>, Vec<i64>) =
         found.map(|(bucket, count)| (bucket, i64::try_from(count).unwrap_or(i64::MAX))).unzip();
     let columns: [ArrayRef; 2] =
         [Arc::new(Int32Array::from(buckets)), Arc::new(Int64Array::from(counts))];
     Ok(RecordBatch::try_from_iter(names.into_iter().zip(columns)).map_err(DataFusionError::from)?)
+}
+
+/// Whether the steps of a window are few.
+pub(super) fn has_few_steps(window: &Window) -> bool {
+    marks(window).are_few()
+}
+
+fn marks(window: &Window) -> Marks {
+    Marks { times: window.steps.len(), masks: &[0] }
 }
 
 /// Counts the persons in the window of each bucket.
@@ -105,11 +114,11 @@ mod tests {
             (Interval::Day, 30),
             (Interval::Hour, 7),
             (Interval::Week, 30),
-            (Interval::Month, 90),
+            (Interval::Week, 8),
         ] {
             let range = DateRange::new(UnixMicros(0), UnixMicros(60 * DAY), Tz::UTC);
             let buckets = Buckets::of(&range, interval, false).unwrap();
-            let Some(window) = buckets.window(days).unwrap() else { continue };
+            let window = buckets.window(days).unwrap().expect("steps are shorter than buckets");
             let steps = i64::try_from(window.steps.len()).unwrap();
             let persons: Vec<Vec<i64>> = (0..50)
                 .map(|_| {

@@ -286,7 +286,7 @@ impl SeriesPlan<'_> {
             return Ok(self.counted(self.with_breakdown(self.in_buckets(events)?).await?).await?);
         };
         let events = self.events(window.steps.bounds()).await?;
-        if self.breakdown.is_empty() {
+        if self.breakdown.is_empty() && active::has_few_steps(&window) {
             let names = [BUCKET, GATHERED];
             let counts = active::counts(self.engine, events, window, names).await?;
             return Ok(self.finished(self.view.rows(counts)?, None)?);

@@ -23,7 +23,7 @@ use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::persons::person_numbers::table_bytes;
@@ -50,8 +50,8 @@ const PAIR_BYTES: usize = 2 * size_of::<Uuid>();
 /// The age at which files of other projects are deleted, which write theirs again if they still need them.
 const FORGOTTEN: Duration = Duration::from_hours(7 * 24);
 
-/// How long a query waits for a base that is being written, before it is executed without workers.
-const WRITING: Duration = Duration::from_secs(5);
+/// How long a query waits for the bucket, and for a base that is being written, before it is executed without workers.
+const WAIT: Duration = Duration::from_secs(3);
 
 /// How long a base is taken for there once it was seen.
 const SEEN: Duration = Duration::from_secs(10);
@@ -100,6 +100,8 @@ pub(crate) struct Bases {
     clock: Clock,
     /// By project, each locked while its base is written.
     written: Arc<Mutex<HashMap<ProjectId, Arc<tokio::sync::Mutex<Known>>>>>,
+    /// The newest ones that were written.
+    names: Arc<Mutex<HashMap<ProjectId, BaseName>>>,
     /// What writes them; it ends with the process.
     writing: Arc<Mutex<HashMap<ProjectId, SpawnedTask<()>>>>,
     read: Arc<Cache<BaseName, Arc<SurvivorMap>, Weight>>,
@@ -153,6 +155,7 @@ impl Bases {
             memory: Arc::clone(memory),
             clock,
             written: Arc::default(),
+            names: Arc::default(),
             writing: Arc::default(),
             read,
         }
@@ -170,8 +173,9 @@ impl Bases {
         overrides: &Arc<Overrides>,
     ) -> Result<Option<Changed>> {
         let known = Arc::clone(self.written.lock().entry(project).or_default());
+        let deadline = Instant::now() + WAIT;
         for is_written in [false, true] {
-            let Ok(mut own) = timeout(WRITING, Arc::clone(&known).lock_owned()).await else {
+            let Ok(mut own) = timeout_at(deadline, Arc::clone(&known).lock_owned()).await else {
                 break;
             };
             match &mut *own {
@@ -179,16 +183,21 @@ impl Bases {
                 Known::None { .. } | Known::Nothing => {}
                 Known::Written(written) => {
                     let changes = overrides.changes_since(project, written.at).map_err(external)?;
-                    if let Some(survivors) = changes
-                        && self.is_there(written).await?
-                    {
-                        return Ok(Some(Changed { base: written.base.clone(), survivors }));
+                    if let Some(survivors) = changes {
+                        let Ok(is_there) = timeout_at(deadline, self.is_there(written)).await
+                        else {
+                            break;
+                        };
+                        if is_there? {
+                            return Ok(Some(Changed { base: written.base.clone(), survivors }));
+                        }
                     }
                 }
             }
             if !is_written {
                 // It goes on if it takes longer than this query waits.
-                let writing = self.clone().begin(project, Arc::clone(overrides), own);
+                let writer = Self { writing: Arc::default(), ..self.clone() };
+                let writing = writer.begin(project, Arc::clone(overrides), own);
                 self.writing.lock().insert(project, SpawnedTask::spawn(writing));
             }
         }
@@ -244,23 +253,24 @@ impl Bases {
         let reading = tokio::task::spawn_blocking(move || own.content(project, &overrides));
         let content =
             reading.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
-        let Some((content, memory)) = content? else { return Ok(None) };
-        let base = BaseName::of(project, &content);
+        let Some((base, content, memory)) = content? else { return Ok(None) };
         self.files.put(&base.path(), content.into()).await?;
         drop(memory);
-        let known = [Some(&base), before.as_ref()].map(|name| name.map(BaseName::path));
+        self.names.lock().insert(project, base.clone());
+        let mut known: Vec<Path> = self.names.lock().values().map(BaseName::path).collect();
+        known.extend(before.as_ref().map(BaseName::path));
         if let Err(error) = self.remove(&known, project).await {
             tracing::warn!(%error, "files of overrides that nobody needs are left in the bucket");
         }
         Ok(Some(Written { base, at, seen: self.clock.monotonic() }))
     }
 
-    /// The pairs of a project, with the memory that they take; `None` if they are too many. Blocks.
+    /// The pairs of a project as a base, with the memory that they take; `None` if they are too many. Blocks.
     fn content(
         &self,
         project: ProjectId,
         overrides: &Overrides,
-    ) -> Result<Option<(Vec<u8>, MemoryReservation)>> {
+    ) -> Result<Option<(BaseName, Vec<u8>, MemoryReservation)>> {
         let memory = MemoryConsumer::new("overrides of a project").register(&self.memory);
         let (mut content, mut full) = (Vec::new(), None);
         let visited = overrides.each_of(project, |person, survivor| {
@@ -279,19 +289,19 @@ impl Bases {
         visited.map_err(external)?;
         match full {
             Some(error) => Err(error),
-            None => Ok((content.len() <= BASE_MAX * PAIR_BYTES).then_some((content, memory))),
+            None if content.len() > BASE_MAX * PAIR_BYTES => Ok(None),
+            None => Ok(Some((BaseName::of(project, &content), content, memory))),
         }
     }
 
     /// Removes the files that nobody needs: those of a project that are not known, and those of others that are old.
-    async fn remove(&self, known: &[Option<Path>], project: ProjectId) -> object_store::Result<()> {
+    async fn remove(&self, known: &[Path], project: ProjectId) -> object_store::Result<()> {
         let own = format!("{}-", project.0);
         let now = self.clock.now();
         let is_needless = |file: &object_store::ObjectMeta| {
             let is_own = file.location.filename().is_some_and(|name| name.starts_with(&own));
             let at = UnixMicros(file.last_modified.timestamp_micros());
-            !known.iter().flatten().any(|own| *own == file.location)
-                && (is_own || now.since(at) > FORGOTTEN)
+            !known.contains(&file.location) && (is_own || now.since(at) > FORGOTTEN)
         };
         let files: Vec<_> = self.files.list(Some(&Path::from(DIRECTORY))).try_collect().await?;
         let needless: Vec<_> =

@@ -34,7 +34,7 @@ pub struct Marks {
 
 impl Marks {
     /// Whether times and masks are few enough for bitmaps.
-    pub(super) fn are_few(self) -> bool {
+    pub fn are_few(self) -> bool {
         self.words().saturating_mul(self.masks.len()) <= WORDS_MAX
     }
 
