@@ -87,8 +87,8 @@ impl Filters {
         exact: ExactColumns,
     ) -> Option<Expr> {
         let (tree, besides) = (self.tree()?, Besides::of(engine, project));
-        let subjects = Subjects { exact, ..besides.subjects() };
-        let subjects = Subjects { find: Some(besides.finding()), ..subjects };
+        let find = Some(besides.clone().finding());
+        let subjects = Subjects { exact, find, ..besides.subjects() };
         Some(tree::condition(tree, subjects))
     }
 

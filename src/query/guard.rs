@@ -137,6 +137,27 @@ pub(super) fn batch_rows(plan: &LogicalPlan, rows: usize) -> Result<usize> {
     Ok(most.max(BATCH_ROWS_MIN).min(rows))
 }
 
+/// The functions that a plan calls, without their limits; one that is called twice may come twice.
+///
+/// # Errors
+///
+/// The plan cannot be walked.
+pub(super) fn called_functions(plan: &LogicalPlan) -> Result<Vec<Arc<ScalarUDF>>> {
+    let mut called = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Expr::ScalarFunction(call) = part {
+                    let inner = unguarded(&call.func).cloned().map(Arc::new);
+                    called.push(inner.unwrap_or_else(|| Arc::clone(&call.func)));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(called)
+}
+
 /// Analyzer rule that wraps the functions of a plan in limits. It must be the last rule that creates functions, except
 /// the one that replaces a read of numbers by a `coalesce` of columns, and must come before the first that evaluates
 /// any.

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use foldhash::fast::RandomState;
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
@@ -108,20 +107,13 @@ fn bytes(content: &ConditionContent) -> usize {
 pub(crate) async fn read_sets(plan: &LogicalPlan, running: &Running) -> Result<()> {
     let running = running.part_within(LIMIT);
     let mut sets: Vec<Arc<SubjectSet>> = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expression| {
-            expression.apply(|part| {
-                if let Expr::ScalarFunction(call) = part
-                    && let function = guard::unguarded(&call.func).unwrap_or(&call.func)
-                    && let Some(set) = condition::subject_set(function)
-                    && !sets.iter().any(|own| Arc::ptr_eq(own, set))
-                {
-                    sets.push(Arc::clone(set));
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
+    for function in guard::called_functions(plan)? {
+        if let Some(set) = condition::subject_set(&function)
+            && !sets.iter().any(|own| Arc::ptr_eq(own, set))
+        {
+            sets.push(Arc::clone(set));
+        }
+    }
     let mut left = BYTES_MAX;
     for set in sets {
         set.read(&running).await?;

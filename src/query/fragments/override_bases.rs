@@ -41,7 +41,7 @@ const BASE_MAX: usize = 2_000_000;
 /// Memory of the bases that are kept for further queries.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
-/// Bases that may be kept, of the largest size.
+/// For how many bases the cache is laid out.
 const KEPT: usize = 16;
 
 /// Bytes of a pair.
@@ -174,7 +174,7 @@ impl Bases {
     ) -> Result<Option<Changed>> {
         let known = Arc::clone(self.written.lock().entry(project).or_default());
         let deadline = Instant::now() + WAIT;
-        for is_written in [false, true] {
+        for has_begun in [false, true] {
             let Ok(mut own) = timeout_at(deadline, Arc::clone(&known).lock_owned()).await else {
                 break;
             };
@@ -194,7 +194,7 @@ impl Bases {
                     }
                 }
             }
-            if !is_written {
+            if !has_begun {
                 // It goes on if it takes longer than this query waits.
                 let writer = Self { writing: Arc::default(), ..self.clone() };
                 let writing = writer.begin(project, Arc::clone(overrides), own);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use datafusion::prelude::SessionConfig;
@@ -23,6 +23,7 @@ use crate::fragments::contained::{Contained, ContainedExec};
 use crate::fragments::contents::OVERRIDES_MAX;
 use crate::fragments::override_bases::{BaseName, Bases};
 use crate::fragments::{Above, Base, Fragments};
+use crate::guard;
 use crate::guard::{Pools, Running, StopFunctions};
 use crate::kernel::distribution::Candidate;
 use crate::kernel::error::QueryError;
@@ -127,7 +128,7 @@ impl FragmentRuntime {
     ///
     /// # Errors
     ///
-    /// The overrides of its project cannot be read, or are to be in the bucket and cannot be written.
+    /// The overrides of its project cannot be read, or are too many for a plan and not in the bucket.
     pub async fn writer(&self, candidate: &Candidate) -> Result<Fragments> {
         let above = self.fragments.above;
         let mut own = Fragments::new(&candidate.state.task_ctx(), above, self.pools.clone());
@@ -135,15 +136,19 @@ impl FragmentRuntime {
         Arc::make_mut(&mut own.functions).retain(|name, _| known.contains_key(name));
         if let Some((project, overrides)) = overrides_of(&candidate.query)?
             && overrides.map_of(project, OVERRIDES_MAX).map_err(external)?.is_none()
-            && let Some(changed) = self.bases.changed(project, &overrides).await?
         {
+            let changed = self.bases.changed(project, &overrides).await?.ok_or_else(|| {
+                let why =
+                    "the merged persons of its project are too many, or are not in the bucket yet";
+                DataFusionError::NotImplemented(why.to_owned())
+            })?;
             own.base = Some(Arc::new(Base::Changed(changed)));
         }
         Ok(own)
     }
 
-    /// What reads the parts of a fragment in a session; without the overrides of its project if the plan is not written
-    /// between.
+    /// What reads the parts of a fragment in a session. It needs the overrides of its project only if its plan was sent: one
+    /// of this process itself is not written and read.
     ///
     /// # Errors
     ///
@@ -152,10 +157,10 @@ impl FragmentRuntime {
         &self,
         session: &SessionState,
         settings: &FragmentSettings,
-        is_written: bool,
+        is_sent: bool,
     ) -> Result<Fragments> {
         let mut own = Fragments::new(&session.task_ctx(), self.fragments.above, self.pools.clone());
-        if let Some(name) = settings.base.clone().filter(|_| is_written) {
+        if let Some(name) = settings.base.clone().filter(|_| is_sent) {
             let overrides = self.bases.base(&name).await?;
             own.base = Some(Arc::new(Base::Read(name, overrides)));
         }
@@ -234,22 +239,14 @@ impl FragmentRuntime {
 
 /// The overrides that the functions of a plan read from the store of persons.
 fn overrides_of(plan: &LogicalPlan) -> Result<Option<(ProjectId, Arc<Overrides>)>> {
-    let mut found = None;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expression| {
-            expression.apply(|part| {
-                if let Expr::ScalarFunction(call) = part
-                    && let Some(own) = call.func.inner().downcast_ref::<ResolvePerson>()
-                    && let Survivors::Store(overrides) = &own.survivors
-                {
-                    found = Some((own.project, Arc::clone(overrides)));
-                    return Ok(TreeNodeRecursion::Stop);
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(found)
+    let of = |function: &Arc<ScalarUDF>| {
+        let own = function.inner().downcast_ref::<ResolvePerson>()?;
+        match &own.survivors {
+            Survivors::Store(overrides) => Some((own.project, Arc::clone(overrides))),
+            Survivors::Map(_) => None,
+        }
+    };
+    Ok(guard::called_functions(plan)?.iter().find_map(of))
 }
 
 fn external(error: IdentityError) -> DataFusionError {
